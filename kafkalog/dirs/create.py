@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from kafkalog.config.topic import LogConfig, key_for
@@ -69,11 +69,13 @@ def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSyste
     return len(missing)
 
 
-def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem = OS) -> None:
-    """Raise TopicExists if a topic in `dirs` has this name, or one that is the same in metric names."""
+def check_name_is_free(
+    dirs: Sequence[str], topic: str, home: str, fs: FileSystem = OS, *, beside: Iterable[str] = ()
+) -> None:
+    """Raise TopicExists if a topic in `dirs` has this name, or it or one of `beside` the same in metric names."""
     names = {one.topic_partition.topic for one in partitions(dirs, fs=fs)}
     names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).names()}
-    for name in sorted(names):
+    for name in sorted(names | (set(beside) - {topic})):
         if name == topic:
             raise TopicExists(f"topic {topic} already exists", path=home)
         if collides_with(name, topic):

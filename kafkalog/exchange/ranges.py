@@ -14,13 +14,17 @@ from kafkalog.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets [start, stop) of the partition in `directory`, read by one task."""
+    """Offsets [start, stop) of the partition in `directory`, read by one task.
+
+    `topic_id` is the id of the topic that the offsets belong to; None if it is not known.
+    """
 
     topic: str
     partition: int
     directory: str
     start: int
     stop: int
+    topic_id: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:

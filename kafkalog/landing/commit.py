@@ -265,7 +265,7 @@ class Committer:
             found = [task.topics[topic] for task in tasks if topic in task.topics]
             layout = read_layout(self.directory, topic, fs=self._fs)
             if not layout.partitions:
-                check_name_is_free([self.directory], topic, self.directory, self._fs)
+                check_name_is_free([self.directory], topic, self.directory, self._fs, beside=make)
             if any(one.rules != layout.rules for one in found):
                 raise IllegalState(
                     f"the settings of topic {topic} changed while the batch was staged", path=self.directory,

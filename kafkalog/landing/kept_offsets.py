@@ -50,7 +50,7 @@ def check_targets(
             )  # fmt: skip
     for topic in partitions:
         if not read_layout(directory, topic, fs=fs).partitions:
-            check_name_is_free([directory], topic, directory, fs)
+            check_name_is_free([directory], topic, directory, fs, beside=partitions)
 
 
 def land_plan(directory: str, plan: ImportPlan, *, fs: FileSystem, clock: Clock) -> None:

@@ -14,6 +14,7 @@ from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import check_order
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
+from kafkalog.spark.range_scan import known_topic_id
 from kafkalog.spark.ranges import plan_ranges, whole_ranges
 from kafkalog.spark.time_pruning import ranges_in_time
 from kafkalog.storage.readonly.view import LogView
@@ -37,6 +38,7 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
 
         with Log(LogView(min(found.values()), fs=file_system(options)), None) as log:
             condition_of(log, options)  # raises here what every task would raise
+    ids = {one: known_topic_id(path) for one, path in found.items()}  # before the offsets: tasks compare them
     with PartitionViews(found, options.isolation, file_system(options)) as views:
         starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
@@ -45,8 +47,8 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
             pruning = Pruning() if pruning is None else pruning
             pruning.apply_condition(parse(options.where).bounds())
         if pruning is None:
-            return plan_ranges(views, whole_ranges(views, starts, stops), options)
-        wholes = whole_ranges(views, *pruning.narrowed(starts, stops))
+            return plan_ranges(views, whole_ranges(views, starts, stops, ids), options)
+        wholes = whole_ranges(views, *pruning.narrowed(starts, stops), ids)
         return plan_ranges(views, ranges_in_time(views, wholes, pruning.times, options.time_ranges), options)
 
 

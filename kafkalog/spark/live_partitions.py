@@ -122,6 +122,10 @@ class LivePartitions:
         self._unconfirmed.discard(partition)
         return False
 
+    def topic_ids(self) -> dict[TopicPartition, str | None]:
+        """Return the ids of the topics that the known partitions belong to."""
+        return {one: identity.topic_id for one, identity in self._identities.items()}
+
     def accept_recreated(self, partition: TopicPartition) -> None:
         """Treat the partition that exists now as the known one."""
         self._identities.pop(partition, None)

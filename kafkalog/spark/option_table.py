@@ -83,7 +83,8 @@ SOURCE_OPTIONS: Final = (
            "`raise` with file and position, or `skip` damaged batches, counting and reporting them", False),
     Option("corruptBatches", "none", BOTH, "the older name of `onDamage`, with `fail` for `raise`", False),
     Option("corruptReport", "none", BOTH,
-           "a directory for reports on what `skip` left out: a file of JSON lines for each task with damage", False),
+           "a directory, outside the data directories, for reports on what `skip` left out: a file of JSON lines for "
+           "each task with damage", False),
     Option("pushFilters", "auto", BATCH,
            "`auto` applies filters on topic, partition, offset and timestamp that Spark pushes down; `never` "
            "leaves all to Spark", False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class SourceOptions:
             isolation=isolation,
             verify_crc=_flag(given, "verifyCrc", True),
             on_damage=_on_damage(given),
-            corrupt_report=local_path(given["corruptreport"]) if given.get("corruptreport") else None,
+            corrupt_report=_report(given),
             push_filters=_one_of("pushFilters", given.get("pushfilters", "auto"), ("auto", "never")) == "auto",
             time_ranges=local_path(given["timeranges"]) if given.get("timeranges") else None,
             max_offsets_per_trigger=most,
@@ -115,6 +116,17 @@ class SourceOptions:
             max_trigger_delay_ms=_duration(given, "maxTriggerDelay", _TRIGGER_DELAY_MS),
             tiered=given.get("tiered", "").strip() or None,
         )
+
+
+def _report(given: Mapping[str, str]) -> str | None:
+    """Return the directory of `corruptReport`; raise IllegalArgument if it is or lies in a data directory."""
+    if not given.get("corruptreport"):
+        return None
+    from kafkalog.storage.outside_data import refuse_data_directory
+
+    found = local_path(given["corruptreport"])
+    refuse_data_directory(found, "reports on damage", [os.path.realpath(path) for path in _paths(given)])
+    return found
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,25 +7,55 @@ from collections.abc import Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import KafkalogError, NotAPartition, OffsetOutOfRange, PartitionNotFound, StorageError
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    KafkalogError,
+    NotAPartition,
+    OffsetOutOfRange,
+    PartitionNotFound,
+    StorageError,
+)
 from kafkalog.log.pruning import possible_chunks
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks, batch_of_error
 from kafkalog.reading.source import refresh
 from kafkalog.spark.damage import DataLoss
 from kafkalog.storage.damage import Skipped, note_skipped
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.util.fileio import OS
 from kafkalog.where.bounds import EVERY, Spans
 
 if TYPE_CHECKING:
+    from kafkalog.exchange.ranges import OffsetRange
     from kafkalog.log.log import Log
     from kafkalog.spark.options import SourceOptions
     from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["LOST_HINT", "RangeScan", "after_damage", "is_loss", "warn_of_loss"]
+__all__ = [
+    "LOST_HINT", "RangeScan", "after_damage", "check_topic", "is_loss", "known_topic_id", "warn_of_loss",
+]  # fmt: skip
 
 LOST_HINT: Final = (
     "retention, deletion or truncation removed these records; set failOnDataLoss to false to read the existing ones"
 )
+
+
+def known_topic_id(directory: str) -> str | None:
+    """Return the id of a partition's topic; None if the file with it is missing or malformed."""
+    try:
+        return read_partition_metadata(OS, directory)
+    except CorruptCheckpoint:
+        return None
+
+
+def check_topic(part: OffsetRange) -> None:
+    """Raise OffsetOutOfRange if another topic of the same name has replaced the one for which a range was planned."""
+    found = None if part.topic_id is None else known_topic_id(part.directory)
+    if found is not None and found != part.topic_id:
+        raise OffsetOutOfRange(
+            f"the topic was deleted and created again: its id was {part.topic_id} and is {found}",
+            path=part.directory, offset=part.start, hint=LOST_HINT,
+        )  # fmt: skip
 
 
 def is_loss(error: KafkalogError) -> bool:

@@ -22,11 +22,14 @@ BUNDLE_BYTES: Final = 4 << 20
 
 
 def whole_ranges(
-    views: PartitionViews, starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int]
+    views: PartitionViews,
+    starts: Mapping[TopicPartition, int],
+    stops: Mapping[TopicPartition, int],
+    ids: Mapping[TopicPartition, str | None],
 ) -> list[OffsetRange]:
-    """Return the range [start, stop) of each partition in which there are offsets."""
+    """Return the range [start, stop) of each partition in which there are offsets; `ids` are those of the topics."""
     return [
-        OffsetRange(one.topic, one.partition, views.directories[one], starts[one], stops[one])
+        OffsetRange(one.topic, one.partition, views.directories[one], starts[one], stops[one], ids.get(one))
         for one in starts
         if starts[one] < stops[one]
     ]

@@ -25,7 +25,7 @@ from kafkalog.reading.chunks import IN_A_BATCH
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.file_systems import file_system
-from kafkalog.spark.range_scan import LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
+from kafkalog.spark.range_scan import LOST_HINT, RangeScan, after_damage, check_topic, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.where.bounds import EVERY, Spans, shared
@@ -68,6 +68,7 @@ def arrow_batches(
     fs = file_system(options)
     try:
         with Log(LogView(part.directory, fs=fs, checkpoints=checkpoints), None) as log:
+            check_topic(part)
             if typed is None:
                 yield from _batches_of_log(log, part, columns, options, skipped, times)
             else:
@@ -79,6 +80,8 @@ def arrow_batches(
             error.hint = LOST_HINT
             raise
         warn_of_loss(str(part.topic_partition), part.start, part.stop, error)
+    else:
+        check_topic(part)  # files are opened on the way: their records may be the other topic's
     finally:
         report_to(options.corrupt_report, part, skipped)
 

@@ -67,10 +67,18 @@ def arrow_schema(columns: Iterable[str]) -> pyarrow.Schema:
 
 
 def arrow_of(schema: StructType) -> pyarrow.Schema:
-    """Return Spark's columns in Arrow, with times in UTC, as PySpark 4.1 has them without being asked."""
+    """Return Spark's columns in Arrow, with times in UTC, as PySpark 4.1 has them without being asked.
+
+    Raises IllegalArgument for a type that PySpark cannot turn into one of Arrow, such as that of `array()`.
+    """
     from inspect import signature
 
     from pyspark.sql.pandas.types import to_arrow_schema
 
     options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    return to_arrow_schema(schema, **options)
+    try:
+        return to_arrow_schema(schema, **options)
+    except (TypeError, ValueError) as error:
+        raise IllegalArgument(
+            f"a column has a type that Arrow lacks: {error}", hint="cast it, or leave out a column that is not written"
+        ) from None

@@ -124,8 +124,9 @@ class BaseStreamReader(DataSourceStreamReader):
             return []
         begin, until = offsets_from_dict(start), offsets_from_dict(end)
         _, found = self._checked(lambda standings: replayed(begin, until, standings), {**begin, **until}, look=False)
-        views, options = self._partitions().views, self.options
-        ranges = plan_ranges(views, whole_ranges(views, found.begins, found.ends), options)
+        live, options = self._partitions(), self.options
+        views = live.views
+        ranges = plan_ranges(views, whole_ranges(views, found.begins, found.ends, live.topic_ids()), options)
         if options.min_partitions or options.max_records_per_partition:
             return [InputPartition((one,)) for one in ranges]  # as many tasks as requested
         return [

@@ -198,6 +198,9 @@ def test_a_name_that_collides_is_an_error(tmp_path: Path) -> None:
     kafkalog.open(tmp_path / "a.b-0", "a").close()
     with pytest.raises(TopicExists, match="collides"):
         commit(tmp_path, 0, [{key("a_b"): values("x", 1)}])
+    with pytest.raises(TopicExists, match="c.d collides with c_d"):
+        commit(tmp_path, 0, [{key("c.d"): values("x", 1), key("c_d"): values("x", 1)}])
+    assert not (tmp_path / "c.d-0").exists()
     assert read_ledger(str(tmp_path)).intent is None
 
 

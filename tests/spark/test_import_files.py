@@ -476,3 +476,11 @@ def test_what_a_failed_commit_did_not_decide_is_swept(
     with pytest.raises(TopicExists, match="a_b"):
         import_.import_(cast(Any, None), tmp_path / name, tmp_path / "data", "a.b")
     assert leftover_files(tmp_path / "data") == []
+
+
+def test_new_topics_whose_names_collide_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_spark(monkeypatch)
+    rows_of(tmp_path / "x.parquet", value=[b"1", b"2"], offset=[4, 4], topic=["a.b", "a_b"], partition=[0, 0])
+    with pytest.raises(TopicExists, match="a.b collides with a_b"):
+        import_.import_(cast(Any, None), tmp_path / "x.parquet", tmp_path / "data")
+    assert partitions_in(tmp_path / "data") == []

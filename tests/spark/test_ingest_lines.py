@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog._core.bytes.murmur import partition_for_key
-from kafkalog.errors import FormatError, IllegalArgument, InvalidPartitions, RecordTooLarge, StorageError, TopicExists
+from kafkalog.errors import (
+    FormatError,
+    IllegalArgument,
+    InvalidPartitions,
+    InvalidRecord,
+    RecordTooLarge,
+    StorageError,
+    TopicExists,
+)
 from kafkalog.landing.commit import Committer, StagedTask
 from kafkalog.landing.staging import Job
 from kafkalog.landing.task_stage import Landing
 from kafkalog.records.packing import parse_compression
 from kafkalog.spark.jobs import ingest, text_lines
+from kafkalog.spark.jobs.json_fields import fields_of
 from kafkalog.spark.jobs.text_lines import TextOptions, check_text, files_of, stage_lines, text_tasks
 from tests.spark.sink_cases import staged_names
 
@@ -166,3 +175,23 @@ def test_a_number_of_partitions_that_no_topic_has(tmp_path: Path, count: int) ->
     with pytest.raises(InvalidPartitions):
         ingest.landing_for(tmp_path / "d", count, None, None)
     assert not (tmp_path / "d").exists()
+
+
+def test_fields_of_json_are_as_they_are_written() -> None:
+    assert fields_of(b" { } ") == {}
+    assert fields_of(b'{"k":1.10, "v" : {"a":[1,  2.50]} ,"s":"a\\u00e9","n":null,"e":1e400,"\\u006b":-0}\r') == {
+        "k": "-0", "v": '{"a":[1,  2.50]}', "s": "a\u00e9", "n": None, "e": "1e400",
+    }  # fmt: skip
+    assert fields_of(b'{"k":' + b"9" * 9999 + b"}") == {"k": "9" * 9999}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1]", b"null", b'{"k"}', b'{"k":1,}', b'{"k":1} x', b"{1:2}", b'{"k":tru}', b'{"k":', b'{"k":01}',
+        b'{"k":"\t"}', b'{"k":"\\ud800"}', b'{"k":"\xff"}', b'{"k":' + b"[" * 99_999,
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_json_object_is_refused(line: bytes) -> None:
+    with pytest.raises(InvalidRecord, match="malformed JSON: .*in the line"):
+        fields_of(line)

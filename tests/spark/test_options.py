@@ -124,6 +124,7 @@ def test_the_sink_s_options_and_what_spark_adds_are_passed_over() -> None:
         ({"columns": "offset,offset"}, "twice"),
         ({"columns": ","}, "no column"),
         ({"path": ""}, "no path is given"),
+        ({"path": "/d", "corruptReport": "/d/report"}, "reports .* cannot be stored in the data directory /d"),
         ({"path": "s3://bucket/logs"}, "is on s3.*mount it"),
         ({"path": "file://data/logs"}, "not the URI of a local path"),  # it names a host
         ({"path": "file:///data/a#1"}, "not the URI.*%23 for .* #"),
@@ -167,7 +168,7 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
     }  # fmt: skip
     assert set(values) == {option.name for option in SOURCE_OPTIONS}
     without_effect = {"groupIdPrefix", "startingOffsetsByTimestampStrategy"}
-    plain = {"path": "/", "startingOffsets": '{"a":{"0":3}}'}
+    plain = {"path": "/x", "startingOffsets": '{"a":{"0":3}}'}
     typed = {"schema", "schemas", "registry", "subject", "message", "framing", "onUndecodable"}
     for name, value in values.items():
         before = {**plain, "value": "avro"} if name in typed else plain

@@ -109,10 +109,10 @@ def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
 ) -> None:
     make_topic(tmp_path, batches=6, index_interval_bytes=index)
     path, position, size = damage_batches(tmp_path, 2, at=at)
-    options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"))
+    options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path.with_suffix(".report")))
     with caplog.at_level(logging.WARNING, "kafkalog.spark"):
         assert offsets_of(options) == [*range(50), *range(75, 150)]
-    (report,) = (tmp_path / "report").iterdir()
+    (report,) = tmp_path.with_suffix(".report").iterdir()
     (line,) = report.read_text().splitlines()
     reported = json.loads(line)
     assert reported.pop("reason")
@@ -130,9 +130,9 @@ def test_log_without_a_sound_batch_raises_or_reports(tmp_path: Path) -> None:
     with pytest.raises(CorruptRecord, match="set onDamage to skip") as caught:
         plan_batch(source_options(tmp_path))
     assert (caught.value.path, caught.value.position) == (str(path), position)
-    options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"))
+    options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path.with_suffix(".report")))
     assert plan_batch(options) == []
-    (report,) = (tmp_path / "report").iterdir()
+    (report,) = tmp_path.with_suffix(".report").iterdir()
     reported = json.loads(report.read_text())
     assert (reported["file"], reported["position"], reported["bytes"]) == (str(path), position, size)
 
@@ -154,7 +154,7 @@ def test_damage_in_several_segments_is_skipped(tmp_path: Path) -> None:
 def test_several_batches_in_a_row_are_one_piece(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=8)
     damage_batches(tmp_path, 2, 3, 4)
-    report = tmp_path / "report"
+    report = tmp_path.with_suffix(".report")
     found = offsets_of(source_options(tmp_path, onDamage="skip", corruptReport=str(report)))
     assert found == [*range(50), *range(125, 200)]
     reported = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
@@ -190,7 +190,7 @@ def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index:
     for first in (40, 60, 75, 80, 99, 100, 110):
         options = source_options(tmp_path, onDamage="skip", **offsets_between(first, 150))
         assert offsets_of(options) == [n for n in there if n >= first], first
-    report = tmp_path / "report"
+    report = tmp_path.with_suffix(".report")
     options = source_options(tmp_path, onDamage="skip", corruptReport=str(report), maxRecordsPerPartition=30)
     assert offsets_of(options) == there + [*range(150, 155)] * rolled
     reported = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
@@ -312,13 +312,14 @@ def test_damage_inside_a_batch_that_is_behind_other_damage(tmp_path: Path, trust
     later = batch([R(value=b"v")] * 5, base_offset=20)
     if trusted:
         (directory / f"{20:020d}.log").write_bytes(later)
+    report = tmp_path.with_suffix(".report")
     options = source_options(
-        tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"), verifyCrc=str(not trusted).lower(),
+        tmp_path, onDamage="skip", corruptReport=str(report), verifyCrc=str(not trusted).lower(),
         startingOffsets='{"orders":{"0":2}}', maxRecordsPerPartition=11,
     )  # fmt: skip
     expected = [2, 3, 4, *range(5, 10), *range(15, 25)] if trusted else [2, 3, 4, *range(15, 20)]
     assert offsets_of(options) == expected
-    lines = [json.loads(line) for one in (tmp_path / "report").iterdir() for line in one.read_text().splitlines()]
+    lines = [json.loads(line) for one in report.iterdir() for line in one.read_text().splitlines()]
     reported = {(one["offset"], one["next_offset"]) for one in lines}
     starts = [one.start for one in plan_batch(options)]
     assert all(first >= min(starts) for first, _ in reported) and max(end for _, end in reported) == 15

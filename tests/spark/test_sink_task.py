@@ -275,3 +275,13 @@ def test_options_have_the_defaults_that_the_table_says() -> None:
 def test_options_of_kafka_clients_are_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     SinkOptions.parse({**PATH, "kafka.bootstrap.servers": "x:1"})
     assert "kafka.bootstrap.servers" in caplog.text
+
+
+def test_a_type_that_arrow_lacks_is_refused(tmp_path: Path) -> None:
+    types = pytest.importorskip("pyspark.sql.types", reason="PySpark is not installed")
+    from kafkalog.spark.source import KafkalogDataSource
+
+    for kind in (types.ArrayType(types.NullType(), containsNull=False), types.CalendarIntervalType()):  # `array()`
+        schema = types.StructType().add("value", "string").add("headers", kind)
+        with pytest.raises(IllegalArgument, match="a type that Arrow lacks: .*cast it"):
+            KafkalogDataSource({"path": str(tmp_path), "topic": "t"}).writer(schema, overwrite=False)

@@ -404,7 +404,7 @@ class TestBatches:
         start, end = {"orders": {"0": 0}}, {"orders": {"0": 100}}
         with pytest.raises(CorruptRecord, match="set onDamage to skip"):
             read(reader(tmp_path), start, end)
-        report = tmp_path / "report"
+        report = tmp_path.with_suffix(".report")
         found = read(reader(tmp_path, onDamage="skip", corruptReport=report), start, end)
         assert found == [(0, offset) for offset in (*range(25), *range(50, 100))]
         assert [json.loads(one.read_text())["offset"] for one in report.iterdir()] == [25]
@@ -414,7 +414,7 @@ class TestBatches:
         flip(first_segment(tmp_path), 70)
         with pytest.raises(CorruptRecord, match="set onDamage to skip"):
             reader(tmp_path).initialOffset()
-        report = tmp_path / "report"
+        report = tmp_path.with_suffix(".report")
         assert reader(tmp_path, onDamage="skip", corruptReport=report).initialOffset() == {"orders": {"0": 0}}
         assert len([*report.iterdir()]) == 1
 

@@ -1,18 +1,23 @@
 """A stream and the identity of its topics: another topic of the same name is a loss, a copy of the topic is not."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 import kafkalog
+from kafkalog.errors import OffsetOutOfRange
 from kafkalog.storage.names import PARTITION_METADATA
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.damage import DataLoss
+from kafkalog.spark.reading import arrow_batches
 from kafkalog.spark.stream import StreamReader
-from tests.spark.test_stream_reader import append, latest, reader
+from tests.spark.test_stream_reader import append, latest, read, reader
+from tests.spark.topics import source_options
 
 
 def create(data: Path, records: int) -> None:
@@ -86,3 +91,50 @@ def test_a_postponed_batch_does_not_hide_that_the_topic_was_created_again(tmp_pa
     stream._clock.advance(10_000)  # type: ignore[attr-defined]
     with pytest.warns(DataLoss, match="reading continues at 0"):
         assert latest(stream, end) == {"orders": {"0": 0}}
+
+
+def test_tasks_of_a_micro_batch_do_not_read_another_topic(tmp_path: Path) -> None:
+    create(tmp_path, 50)
+    stream = reader(tmp_path)
+    begin = stream.initialOffset()
+    end = latest(stream, begin)
+    recreate(tmp_path, 70)
+    with pytest.raises(OffsetOutOfRange, match="deleted and created again: its id was"):
+        read(stream, begin, end)
+
+
+def test_tasks_of_a_batch_do_not_read_another_topic(tmp_path: Path) -> None:
+    create(tmp_path, 50)
+    options = source_options(tmp_path)
+    (part,) = plan_batch(options)
+    recreate(tmp_path, 70)
+    with pytest.raises(OffsetOutOfRange, match="deleted and created again.*failOnDataLoss") as caught:
+        list(arrow_batches(part, ("offset",), options))
+    assert (caught.value.path, caught.value.offset) == (str(tmp_path / "orders-0"), 0)
+    lenient = source_options(tmp_path, failOnDataLoss="false")
+    with pytest.warns(DataLoss, match="offsets 0 to 49 are missing: the topic was deleted and created again"):
+        assert list(arrow_batches(part, ("offset",), lenient)) == []
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_that_is_replaced_while_a_task_reads_fails_the_task(tmp_path: Path, fail: str) -> None:
+    create(tmp_path, 50)
+    options = source_options(tmp_path, failOnDataLoss=fail)
+    (part,) = plan_batch(options)
+    batches = arrow_batches(part, ("offset",), options)
+    assert next(batches).num_rows == 50
+    recreate(tmp_path, 70)
+    with pytest.raises(OffsetOutOfRange, match="deleted and created again"):
+        list(batches)
+
+
+@pytest.mark.parametrize("content", [None, b"version: 0\ntopic_id: ?\n"])
+def test_a_batch_of_a_topic_without_a_readable_id_is_read(tmp_path: Path, content: bytes | None) -> None:
+    create(tmp_path, 50)
+    metadata = tmp_path / "orders-0" / PARTITION_METADATA
+    options = source_options(tmp_path)
+    (known,) = plan_batch(options)
+    os.unlink(metadata) if content is None else metadata.write_bytes(content)
+    (unknown,) = plan_batch(options)
+    for part in (known, unknown):
+        assert sum(one.num_rows for one in arrow_batches(part, ("offset",), options)) == 50

@@ -220,9 +220,19 @@ cdef inline int64_t chosen_bytes(const Build* b, Hand* hand, Fields* f) noexcept
     return bytes_of(hand, f)
 
 
-cdef inline bint is_misplaced(const Build* b, const BatchRow* row, const Fields* f) noexcept nogil:
-    """True outside of its batch: to pass over such a record would be silent, and to stop at it would hide sound ones."""
-    return not b.every and (f.offset_delta < 0 or f.offset_delta > row.last_delta)
+cdef inline int take_placed(
+    const Build* b, const BatchRow* row, Cursor* c, Fields* f, bint has_rows, int64_t next_offset
+) noexcept nogil:
+    """Takes a record that lies in its batch, above the rows that this gave before; `every` record does.
+
+    To pass over one that does not would be silent, and to stop at it would hide sound ones behind.
+    """
+    cdef int status = take_body(c, f) if b.wants_bodies else take_head(c, f)
+    if status != OK or b.every:
+        return status
+    if f.offset_delta < 0 or f.offset_delta > row.last_delta:
+        return ERR_RECORD_OFFSET
+    return ERR_RECORD_OFFSET if has_rows and added(row.base_offset, f.offset_delta) < next_offset else OK
 
 
 cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
@@ -261,14 +271,11 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
         if i == row.count or start == c.end:
             status = ERR_COUNT_HIGH if i < row.count else OK if start == c.end else ERR_COUNT_LOW
             break
-        status = take_body(&c, &f) if b.wants_bodies else take_head(&c, &f)
+        status = take_placed(b, row, &c, &f, n > b.rows, next_offset)
         if status != OK:
             break
         more = chosen_bytes(b, &hand, &f) if b.wants_bodies else 0
         offset = added(row.base_offset, f.offset_delta)
-        if is_misplaced(b, row, &f) or (offset < next_offset and n > b.rows and not b.every):
-            status = ERR_RECORD_OFFSET
-            break
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:
                 b.ended = True

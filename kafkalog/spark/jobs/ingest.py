@@ -85,7 +85,8 @@ def ingest(
     the line, or the row as JSON. Text, and JSON lines without columns, are written byte for byte without parsing: a
     line is split at the first `key_delimiter` into key and value. For CSV, `header` means that the first line has the
     names (else `_c0`, `_c1`, ...), and `separator` is the text between columns. Records without a timestamp get the
-    time of the job. A null value is rejected unless `nulls` accepts it as Kafka's delete.
+    time of the job. A null value is rejected unless `nulls` accepts it as Kafka's delete. An empty field of CSV is
+    null, and with quotes an empty value.
 
     Lines keep the order of the given files (of a directory: by name); all formats keep the order within each file. In a
     topic of one partition that is the order of offsets. In several, keyed records go to murmur2(key) mod partitions,

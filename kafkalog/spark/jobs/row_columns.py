@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.spark.jobs.json_fields import with_fields
 from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ _BY_NAME: Final = {
 
 _PASSED_OVER: Final = re.compile(r"\..*|_[^=]*|.*\._COPYING_", re.DOTALL)
 """Names of files that Spark takes for hidden ones."""
+_HINT: Final = "rename it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +75,23 @@ def rows_of(
 ) -> DataFrame:
     """Return the rows of the files; a malformed row, or a CSV header that is not the first file's, ends the job.
 
-    Of JSON lines the named columns are read, as text, and the line itself if no column is the value. Raises
-    IllegalArgument for a file that Spark passes over.
+    Of JSON lines the named columns are read, as text, and the line itself if no column is the value. A quoted empty
+    field of CSV is an empty text, an empty one without quotes null. Raises IllegalArgument for a file that Spark passes
+    over or cannot open.
     """
     for path in paths:
         if _PASSED_OVER.fullmatch(os.path.basename(path)):
-            raise IllegalArgument("Spark passes over files with such a name", path=path, hint="rename it")
+            raise IllegalArgument("Spark passes over files with such a name", path=path, hint=_HINT)
+        if ":" in os.path.basename(path):
+            raise IllegalArgument("Spark cannot open a file with a colon in its name", path=path, hint=_HINT)
     reader = spark.read.option("__globPaths__", False)  # Spark's own: the names are no patterns
     if format == "parquet":
         return reader.parquet(*paths)
     if format == "csv":
         reader = reader.options(header=header, sep=separator, mode="FAILFAST", inferSchema=False, escape='"')
-        return reader.options(enforceSchema=False, columnPruning=False).csv(paths)  # whole rows are checked
+        reader = reader.options(enforceSchema=False, columnPruning=False)  # whole rows are checked
+        rows = reader.option("nullValue", uuid.uuid4().hex).csv(paths)  # by default it is the empty text
+        return _empty_as_null(rows, (columns.timestamp, columns.partition))
     from pyspark.sql import functions as F
 
     wanted = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns.named)
@@ -91,12 +100,21 @@ def rows_of(
     lines = reader.text(paths).where(F.col("value").rlike(r"\S"))
     if not columns.named:
         return lines
-    row = F.from_json("value", wanted, {"mode": "FAILFAST"})
-    return lines.select(F.col("value").alias(_LINE), row.alias(_ROW)).select(_LINE, f"{_ROW}.*")
+    return lines.mapInArrow(partial(with_fields, names=columns.named), f"{_LINE} string, {wanted}")
 
 
 _LINE: Final = "kafkalog_line"
-_ROW: Final = "kafkalog_row"
+
+
+def _empty_as_null(rows: DataFrame, names: Collection[str | None]) -> DataFrame:
+    """Return the rows with null for empty texts in these columns: an empty text is neither a time nor a number."""
+    from pyspark.sql import functions as F
+
+    if not set(names) & set(rows.columns):
+        return rows
+    return rows.select(*[
+        F.nullif(_column(name), F.lit("")).alias(name) if name in names else _column(name) for name in rows.columns
+    ])  # fmt: skip
 
 
 def records_of(rows: DataFrame, columns: RowColumns) -> DataFrame:
