@@ -65,9 +65,11 @@ class FetchCheck:
             truncations, segments = fields.truncation_count, fields.state.segments
             try:
                 found = log.read(offset, max_length, isolation, min_one_message)
-                if found.first_entry_incomplete or not found.records.size:
-                    return found
                 place = found.fetch_offset_metadata
+                if found.first_entry_incomplete or not found.records.size:
+                    if place.message_offset > offset and self._was_opened_with(offset):
+                        self._check_hole(offset)
+                    return found
                 base, last_base = place.segment_base_offset, self._last_base
                 if base > last_base or base == last_base and place.relative_position_in_segment >= self._last_size:
                     if base <= offset or not self._was_opened_with(offset):  # its segment, or one behind it
@@ -87,6 +89,12 @@ class FetchCheck:
             if not may_wait() or log.truncation_count_when_idle() == truncations:
                 found.records = data
                 return found
+
+    def _check_hole(self, offset: int) -> None:
+        """Raise CorruptRecord if damage, and not a gap, led a read from `offset` past all records there are."""
+        if not may_wait():
+            raise MustWait
+        self._first_chunk(offset)
 
     def _was_opened_with(self, offset: int) -> bool:
         """Return True if the segment of `offset`, which begins before the data's, existed when the log was opened."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import FetchResult
 from tests.faults import FaultFS
 from tests.server.replica.partitions import (
@@ -194,3 +195,18 @@ def test_a_log_that_begins_inside_a_batch_is_read_after_a_restart(tmp_path: Path
 
     run(tmp_path, write)
     run(tmp_path, read)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_batch_of_the_last_segment_that_claims_more_than_there_is_is_no_end(tmp_path: Path, max_bytes: int) -> None:
+    """A reader that gets nothing there waits for ever, though records follow."""
+    with_old_records(tmp_path, lambda replicas, fs: asyncio.sleep(0))
+    damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "size too large for the file")
+
+    async def body(replicas: Replicas) -> None:
+        assert replicas.find(T0).log.log_end_offset == COUNT
+        assert (await fetch_one(replicas, 30, max_bytes)).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert replicas.find(T0).log.metrics.damaged_reads == 1
+        assert offsets_in(await fetch_one(replicas, 31, 1)) == [31]
+
+    run(tmp_path, body)
