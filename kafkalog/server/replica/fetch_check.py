@@ -31,6 +31,7 @@ MAX_RANGES: Final = 16
 MAX_PLACES: Final = 1000
 """Number of damaged places that are remembered, so that each is logged once."""
 _REPORTING: Final = threading.Lock()
+_SKIPS: Final = "the sizes of earlier batches skip sound batches"
 
 
 class _Checked(NamedTuple):
@@ -68,7 +69,7 @@ class FetchCheck:
                 place = found.fetch_offset_metadata
                 if found.first_entry_incomplete or not found.records.size:
                     if place.message_offset > offset and self._was_opened_with(offset):
-                        self._check_hole(offset)
+                        self._check_hole(offset, place.message_offset)
                     return found
                 base, last_base = place.segment_base_offset, self._last_base
                 if base > last_base or base == last_base and place.relative_position_in_segment >= self._last_size:
@@ -90,11 +91,13 @@ class FetchCheck:
                 found.records = data
                 return found
 
-    def _check_hole(self, offset: int) -> None:
-        """Raise CorruptRecord if damage, and not a gap, led a read from `offset` past all records there are."""
+    def _check_hole(self, offset: int, found_offset: int) -> None:
+        """Raise CorruptRecord if damage, and not a gap, led a read from `offset` to `found_offset` without records."""
         if not may_wait():
             raise MustWait
-        self._first_chunk(offset)
+        chunk = self._first_chunk(offset)
+        if chunk is not None and chunk.batches.last_offset_of(chunk.first) < found_offset:
+            raise damage_at(_SKIPS, chunk.path, offset, chunk.batches.position(chunk.first))
 
     def _was_opened_with(self, offset: int) -> bool:
         """Return True if the segment of `offset`, which begins before the data's, existed when the log was opened."""
@@ -156,8 +159,7 @@ class FetchCheck:
         chunk = self._first_chunk(offset)
         position = None if chunk is None else chunk.batches.position(chunk.first)
         if chunk is None or chunk.path != data.path or position != data.position:
-            what = "the sizes of earlier batches skip sound batches"
-            raise damage_at(what, data.path, offset, data.position)
+            raise damage_at(_SKIPS, data.path, offset, data.position)
         batch = chunk.batches[chunk.first]
         return base if batch.magic < 2 and batch.compression else max(batch.base_offset, base)
 

@@ -210,3 +210,18 @@ def test_a_batch_of_the_last_segment_that_claims_more_than_there_is_is_no_end(tm
         assert offsets_in(await fetch_one(replicas, 31, 1)) == [31]
 
     run(tmp_path, body)
+
+
+def test_records_behind_such_a_batch_that_no_index_leads_to_are_no_end(tmp_path: Path) -> None:
+    async def write(replicas: Replicas) -> None:
+        for _ in range(COUNT):
+            replicas.find(T0).log.append_as_leader(bytearray(make_batch()))
+
+    async def read(replicas: Replicas) -> None:
+        assert offsets_in(await fetch_one(replicas, 29, 1)) == [29]
+        for offset in (30, 31):
+            assert (await fetch_one(replicas, offset)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(tmp_path, write)
+    damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "size too large for the file")
+    run(tmp_path, read)
