@@ -131,7 +131,7 @@ class FetchCheck:
         data: FileSlice = found.records
         base = found.fetch_offset_metadata.segment_base_offset
         before = next((one for one in self._ranges(data, truncations) if one.end == data.position), None)
-        if before is not None and before.next_offset <= offset:
+        if before is not None and before.next_offset <= offset and found.fetch_offset_metadata.message_offset <= offset:
             expected = before.next_offset
         else:
             expected = self._base_offset_at(offset, base, data)

@@ -13,6 +13,7 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import FetchResult
 from tests.faults import FaultFS
+from tests.raw_batches import batch as raw_batch
 from tests.server.replica.partitions import (
     T0,
     Replicas,
@@ -224,4 +225,27 @@ def test_records_behind_such_a_batch_that_no_index_leads_to_are_no_end(tmp_path:
 
     run(tmp_path, write)
     damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "size too large for the file")
+    run(tmp_path, read)
+
+
+def test_offsets_that_a_damaged_batch_no_longer_claims_are_not_passed_over_after_its_fetch(tmp_path: Path) -> None:
+    """Its reader sees that the checksum differs; one that begins behind it would go on at the next batch."""
+    async def write(replicas: Replicas) -> None:
+        for offset in (0, 10, 20):
+            rows = [(5, None, b"v"), (5, None, b"v")]
+            replicas.find(T0).log.append_as_follower(raw_batch(offset, rows, deltas=(0, 9)), 0)
+        replicas.find(T0).log.roll()
+        await replicas.produce(T0)
+
+    async def read(replicas: Replicas) -> None:
+        assert offsets_in(await fetch_one(replicas, 0, size)) == [0]
+        assert offsets_in(await fetch_one(replicas, 10, size)) == [10]
+        assert (await fetch_one(replicas, 17)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(tmp_path, write)
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 3
+    data[size + 26] = 1  # the last offset of the batch, by its first one
+    path.write_bytes(data)
     run(tmp_path, read)
