@@ -18,7 +18,7 @@ async def test_offsets_that_moved_are_sent_again_after_an_answer_was_dropped(tmp
         pair.append(T0, b"a", b"b")
         pair.begin(T0)
         leader, own = pair.logs(T0)
-        source = await pair._connect()
+        source: Any = await pair._connect()
         fetch = source.fetch
 
         async def fetch_and_follow_again(*request: Any) -> Any:
@@ -31,10 +31,10 @@ async def test_offsets_that_moved_are_sent_again_after_an_answer_was_dropped(tmp
             while not pair.is_same(T0):
                 await pair.fetcher.fetch_once(source)
             leader.maybe_increment_log_start_offset(1)
-            source.fetch = fetch_and_follow_again  # type: ignore[method-assign]
+            source.fetch = fetch_and_follow_again
             await pair.fetcher.fetch_once(source)
             assert own.log_start_offset == 0
-            source.fetch = fetch  # type: ignore[method-assign]
+            source.fetch = fetch
             for _ in range(3):
                 await pair.fetcher.fetch_once(source)
             assert own.log_start_offset == 1
