@@ -31,6 +31,7 @@ MAX_RANGES: Final = 16
 MAX_PLACES: Final = 1000
 """Number of damaged places that are remembered, so that each is logged once."""
 _REPORTING: Final = threading.Lock()
+_SKIPS: Final = "the sizes of earlier batches skip sound batches"
 
 
 class _Checked(NamedTuple):
@@ -65,9 +66,11 @@ class FetchCheck:
             truncations, segments = fields.truncation_count, fields.state.segments
             try:
                 found = log.read(offset, max_length, isolation, min_one_message)
-                if found.first_entry_incomplete or not found.records.size:
-                    return found
                 place = found.fetch_offset_metadata
+                if found.first_entry_incomplete or not found.records.size:
+                    if place.message_offset > offset and self._was_opened_with(offset):
+                        self._check_hole(offset, place.message_offset)
+                    return found
                 base, last_base = place.segment_base_offset, self._last_base
                 if base > last_base or base == last_base and place.relative_position_in_segment >= self._last_size:
                     if base <= offset or not self._was_opened_with(offset):  # its segment, or one behind it
@@ -87,6 +90,14 @@ class FetchCheck:
             if not may_wait() or log.truncation_count_when_idle() == truncations:
                 found.records = data
                 return found
+
+    def _check_hole(self, offset: int, found_offset: int) -> None:
+        """Raise CorruptRecord if damage, and not a gap, led a read from `offset` to `found_offset` without records."""
+        if not may_wait():
+            raise MustWait
+        chunk = self._first_chunk(offset)
+        if chunk is not None and chunk.batches.last_offset_of(chunk.first) < found_offset:
+            raise damage_at(_SKIPS, chunk.path, offset, chunk.batches.position(chunk.first))
 
     def _was_opened_with(self, offset: int) -> bool:
         """Return True if the segment of `offset`, which begins before the data's, existed when the log was opened."""
@@ -120,7 +131,7 @@ class FetchCheck:
         data: FileSlice = found.records
         base = found.fetch_offset_metadata.segment_base_offset
         before = next((one for one in self._ranges(data, truncations) if one.end == data.position), None)
-        if before is not None and before.next_offset <= offset:
+        if before is not None and before.next_offset <= offset and found.fetch_offset_metadata.message_offset <= offset:
             expected = before.next_offset
         else:
             expected = self._base_offset_at(offset, base, data)
@@ -148,8 +159,7 @@ class FetchCheck:
         chunk = self._first_chunk(offset)
         position = None if chunk is None else chunk.batches.position(chunk.first)
         if chunk is None or chunk.path != data.path or position != data.position:
-            what = "the sizes of earlier batches skip sound batches"
-            raise damage_at(what, data.path, offset, data.position)
+            raise damage_at(_SKIPS, data.path, offset, data.position)
         batch = chunk.batches[chunk.first]
         return base if batch.magic < 2 and batch.compression else max(batch.base_offset, base)
 

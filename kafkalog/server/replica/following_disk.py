@@ -163,7 +163,8 @@ def _append(partition: Partition, plan: AppendRecords, leader_epoch: int, cuttin
     log = partition.log
     if plan.records is not None and len(plan.records):
         _drop_unused_epoch(log, plan.records)
-        partition.append_as_follower(_without_doubtful_batch(plan.records, log.log_end_offset), leader_epoch, cutting)
+        records = _without_doubtful_batch(plan.records, log.log_end_offset)
+        partition.append_as_follower(records, leader_epoch, cutting, plan.log_start_offset)
     if plan.high_watermark >= 0 and plan.high_watermark != log.high_watermark:
         log.update_high_watermark(plan.high_watermark)
     start = min(plan.log_start_offset, log.high_watermark)

@@ -223,20 +223,22 @@ class Partition:
             batch, leader_epoch=role.leader_epoch, origin=origin, table=table, guard=guard, epoch_bumps=epoch_bumps
         )
 
-    def append_as_follower(self, batches: Data, leader_epoch: int, cutting: Cutting = cut_alone) -> LogAppendInfo:
+    def append_as_follower(
+        self, batches: Data, leader_epoch: int, cutting: Cutting = cut_alone, start: int = -1
+    ) -> LogAppendInfo:
         """Append a leader's batches.
 
-        If the log is empty and its log start lies inside a batch, the log restarts at the batch's first offset
-        (PART-13), within a `cutting`. UnexpectedAppendOffset for other batches below the log end.
+        A log that ends inside the first batch restarts at the batch's first offset, within a `cutting`, if it is empty
+        (PART-13) or ends at or below `start`, the leader's. UnexpectedAppendOffset for other batches below the log end.
         """
         log = self.log
         try:
             return log.append_as_follower(batches, leader_epoch)
         except UnexpectedAppendOffset as error:
             end, first, last = log.log_end_offset, error.first_offset, error.last_offset
-            if first is None or last is None or not (log.log_start_offset == end and 0 <= first < end <= last):
+            if first is None or last is None or not 0 <= first < end <= min(last, max(log.log_start_offset, start)):
                 raise
-            _LOG.info("%s: the empty log restarts at %d instead of %d", self.topic_partition, first, end)
+            _LOG.info("%s: the log restarts at %d instead of %d", self.topic_partition, first, end)
             with cutting({self.topic_partition: first}):
                 log.truncate_fully_and_start_at(first)
             return log.append_as_follower(batches, leader_epoch)

@@ -224,8 +224,9 @@ class ReplicaFetcher:
             if key not in requested or key in seen:
                 raise PeerMisbehaved(f"it answers for {key}, which was not requested", peer=source.connection.peer)
             seen.add(key)
-            if self.states.get(key) is not requested[key]:
-                continue  # no longer followed, or followed in another epoch
+            if self.states.get(key) is not requested[key]:  # no longer followed, or followed in another epoch
+                self._session.lost()  # else the leader would not repeat what only this answer says
+                continue
             match plan_of(answer):
                 case RequestBounds():
                     outside[key] = requested[key].leader_epoch

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import FetchResult
 from tests.faults import FaultFS
+from tests.raw_batches import batch as raw_batch
 from tests.server.replica.partitions import (
     T0,
     Replicas,
@@ -193,4 +195,57 @@ def test_a_log_that_begins_inside_a_batch_is_read_after_a_restart(tmp_path: Path
         assert (await fetch_one(replicas, 5)).error_code == 1
 
     run(tmp_path, write)
+    run(tmp_path, read)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_batch_of_the_last_segment_that_claims_more_than_there_is_is_no_end(tmp_path: Path, max_bytes: int) -> None:
+    """A reader that gets nothing there waits for ever, though records follow."""
+    with_old_records(tmp_path, lambda replicas, fs: asyncio.sleep(0))
+    damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "size too large for the file")
+
+    async def body(replicas: Replicas) -> None:
+        assert replicas.find(T0).log.log_end_offset == COUNT
+        assert (await fetch_one(replicas, 30, max_bytes)).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert replicas.find(T0).log.metrics.damaged_reads == 1
+        assert offsets_in(await fetch_one(replicas, 31, 1)) == [31]
+
+    run(tmp_path, body)
+
+
+def test_records_behind_such_a_batch_that_no_index_leads_to_are_no_end(tmp_path: Path) -> None:
+    async def write(replicas: Replicas) -> None:
+        for _ in range(COUNT):
+            replicas.find(T0).log.append_as_leader(bytearray(make_batch()))
+
+    async def read(replicas: Replicas) -> None:
+        assert offsets_in(await fetch_one(replicas, 29, 1)) == [29]
+        for offset in (30, 31):
+            assert (await fetch_one(replicas, offset)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(tmp_path, write)
+    damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "size too large for the file")
+    run(tmp_path, read)
+
+
+def test_offsets_that_a_damaged_batch_no_longer_claims_are_not_passed_over_after_its_fetch(tmp_path: Path) -> None:
+    """Its reader sees that the checksum differs; one that begins behind it would go on at the next batch."""
+    async def write(replicas: Replicas) -> None:
+        for offset in (0, 10, 20):
+            rows = [(5, None, b"v"), (5, None, b"v")]
+            replicas.find(T0).log.append_as_follower(raw_batch(offset, rows, deltas=(0, 9)), 0)
+        replicas.find(T0).log.roll()
+        await replicas.produce(T0)
+
+    async def read(replicas: Replicas) -> None:
+        assert offsets_in(await fetch_one(replicas, 0, size)) == [0]
+        assert offsets_in(await fetch_one(replicas, 10, size)) == [10]
+        assert (await fetch_one(replicas, 17)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(tmp_path, write)
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 3
+    data[size + 26] = 1  # the last offset of the batch, by its first one
+    path.write_bytes(data)
     run(tmp_path, read)

@@ -9,6 +9,7 @@ from pathlib import Path
 from kafkalog.errors import StorageError
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.types import TopicPartition
+from tests.builder import R, batch
 from tests.server.looping import in_loop
 from tests.server.replica.copies import make_follower, make_leader, pair_in
 
@@ -43,3 +44,19 @@ async def test_records_without_an_epoch_that_could_not_be_cut_are_cut_before_any
         pair.fetcher.start()
         await pair.until_same(T0)
         assert failures == []
+
+
+@in_loop
+async def test_a_log_that_the_leader_has_deleted_up_to_the_middle_of_a_batch_restarts_there(tmp_path: Path) -> None:
+    """The follower led for a while, and no epoch of the leader's log shows any more where the two differ."""
+    async with pair_in(tmp_path) as pair:
+        for log, epoch, sizes in zip(pair.logs(T0), (2, 1), ((5,), (1, 1, 1, 1)), strict=True):
+            for size in (1, *sizes):
+                rows = [R(b"of epoch %d" % epoch)] * size
+                log.append_as_leader(bytearray(batch(rows)), leader_epoch=epoch if log.log_end_offset else 0)
+        pair.begin(T0, epoch=2)
+        leader, own = pair.logs(T0)
+        leader.maybe_increment_log_start_offset(3)
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert (own.log_start_offset, own.log_end_offset) == (3, 6)
