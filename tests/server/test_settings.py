@@ -67,6 +67,8 @@ OWN = {
     "streams.num.warmup.replicas": (2, 0),
     "streams.rack.aware.assignment.tags": ((), None),
     "streams.task.offset.interval.ms": (60_000, 1),
+    # of a broker (tests/data/broker-settings.tsv), but not among its definitions in tests/data/server_configs.tsv
+    "controlled.shutdown.enable": (True, None),
 }
 """(Default, lowest value) of those that no definition of a broker of 4.3.1 has."""
 

@@ -104,6 +104,8 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         session, requested = found, found.partitions
 
     params = _params(node, context, request, replica_id)
+    if epoch == FINAL and not requested and context.is_between_nodes:  # a follower that stops
+        node.replicas.drop_followers(replica_id)
     answers, topics = await _answers(node, context, params, requested)
     throttle_ms = 0
     if replica_id < 0 and node.quotas.file.state.quotas:

@@ -33,6 +33,8 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 REFRESH_SECONDS: Final = 5.0
 """Interval of reading the leader's topics without news of a change."""
 AFTER_FAILURE_SECONDS: Final = 0.2
+LEAVING_SECONDS: Final = 2.0
+"""Most time in which a node that stops lets its leader know."""
 
 
 class Following:
@@ -63,12 +65,27 @@ class Following:
         self._task = asyncio.get_running_loop().create_task(self._follow_loop())
 
     async def stop(self) -> None:
-        """Stop fetching and wait until nothing is being written."""
+        """Stop fetching, wait until nothing is being written, and let the leader know that this node stops."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        followed = self._leader
         await self.let_go()
+        if followed is not None and self._node.config["controlled.shutdown.enable"]:
+            await self._leave_in_sync(followed[0])
+
+    async def _leave_in_sync(self, leader: int) -> None:
+        """Have the leader take this node out of the in-sync replicas: acks=all would wait for it until it is late."""
+        try:
+            async with asyncio.timeout(LEAVING_SECONDS):
+                source = LeaderSource(await self._connected(leader), self._node.node_id, limits_of(self._node.config))
+                try:
+                    await source.leave()
+                finally:
+                    await source.close()
+        except (KafkalogError, OSError, TimeoutError) as error:
+            _LOG.info("node %d does not know that this node stops: %s", leader, error or type(error).__name__)
 
     async def let_go(self) -> None:
         """Stop following and wait until nothing is being written, except by clients of this node while it leads."""

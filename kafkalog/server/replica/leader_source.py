@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerMisbehaved
+from kafkalog.server.replica.fetch_session import FINAL, NO_SESSION
 from kafkalog.server.replica.following import FetchLimits, PartitionAnswer, Row
 from kafkalog.server.replica.following_session import SessionRequest
 from kafkalog.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -85,6 +86,10 @@ class LeaderSource:
             key: Bounds(starts[key].error_code or ends[key].error_code, starts[key].offset, ends[key].offset)
             for key in epochs
         }
+
+    async def leave(self) -> None:
+        """End the fetch session of this replica: a leader of ours then waits for it no longer."""
+        await self.fetch(SessionRequest(NO_SESSION, FINAL, {}, ()), {})
 
     async def close(self) -> None:
         """Close the connection."""

@@ -26,6 +26,7 @@ from kafkalog.server.replica.listeners import Listener
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import (
     ALL,
+    LEFT,
     UNKNOWN_PLACE,
     FollowerState,
     Role,
@@ -111,10 +112,8 @@ class Partition:
         """
         before = self.role
         if role.partition_epoch < before.partition_epoch:
-            _LOG.info(
-                "%s: ignored partition epoch %d, which is older than %d", self.topic_partition, role.partition_epoch,
-                before.partition_epoch,
-            )  # fmt: skip
+            epochs = (role.partition_epoch, before.partition_epoch)
+            _LOG.info("%s: ignored partition epoch %d, which is older than %d", self.topic_partition, *epochs)
             return False
         is_new = before.leader != self.node_id or role.leader_epoch > before.leader_epoch
         others = [node_id for node_id in role.replicas if node_id != self.node_id]
@@ -122,9 +121,7 @@ class Partition:
             self.log.begin_epoch(role.leader_epoch)  # no effect if the epoch has begun already
         in_sync, behind = FollowerState(last_caught_up_ms=self._now_ms()), FollowerState()
         previous = {} if is_new else self.followers
-        self.followers = {
-            node_id: previous.get(node_id, in_sync if node_id in role.isr else behind) for node_id in others
-        }
+        self.followers = {one: previous.get(one, in_sync if one in role.isr else behind) for one in others}
         if is_new:
             self.leader_epoch_start_offset = self.log.log_end_offset
         self.log.leader_epoch = role.leader_epoch
@@ -446,12 +443,13 @@ class Partition:
             _LOG.info("%s: node %d rejoined the ISR: %s", self.topic_partition, node_id, self.role.isr)
         return self.after_append()
 
-    def drop_late(self) -> bool:
-        """Remove followers that have not caught up for `lag_max_ms` from the ISR. Return True if any were removed."""
-        role = self.role
+    def drop_late(self, left: int | None = None) -> bool:
+        """Remove late followers (`lag_max_ms`) and one that `left` from the ISR. Return True if any were removed."""
+        role, end = self.role, self.log.log_end_offset
         if not self.followers or role.leader != self.node_id:
             return False
-        end = self.log.log_end_offset
+        if left in self.followers:
+            self.followers[left] = LEFT
         self.role = without_late(role, self.followers, end, self._now_ms(), self.lag_max_ms)
         if self.role is role:
             return False

@@ -212,9 +212,13 @@ class ReplicaManager:
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
         self.take_roles(is_retry=True)
+        self.drop_followers()
+
+    def drop_followers(self, left: int | None = None) -> None:
+        """Wait no longer for late followers and for one that stops, which in the reference lets the controller know."""
         for key, partition in tuple(self._partitions.items()):
             try:
-                if not partition.drop_late():
+                if not partition.drop_late(left):
                     continue
             except KafkalogError as error:  # a disk error: the role has changed, the high watermark has not
                 _LOG.error("cannot move the high watermark of %s: %s", key, error)

@@ -59,6 +59,10 @@ class FollowerState(NamedTuple):
         return now_ms - max(self.last_fetch_ms, self.last_caught_up_ms) <= lag_max_ms
 
 
+LEFT: Final = FollowerState(last_caught_up_ms=-(2**62), last_fetch_ms=-(2**62))
+"""The state of a follower that said that it stops: it is late until it fetches again."""
+
+
 def effective_min_isr(min_insync_replicas: int, role: Role, least: int = 1) -> int:
     """Return the number of in-sync replicas that acks=all needs, at most the number of replicas (PART-1).
 

@@ -22,7 +22,6 @@ _FIXED: Final[Mapping[str, tuple[Kind, object]]] = {
     "broker.heartbeat.interval.ms": ("int", 2000),
     "broker.session.timeout.ms": ("int", 9000),
     "client.quota.callback.class": ("string", None),
-    "controlled.shutdown.enable": ("bool", True),
     "controller.quorum.append.linger.ms": ("int", 25),
     "controller.quorum.auto.join.enable": ("bool", False),
     "controller.quorum.bootstrap.servers": ("list", ()),

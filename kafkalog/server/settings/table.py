@@ -119,6 +119,7 @@ _CALLS: Final = (
     _start("replica.socket.receive.buffer.bytes", "int", -1, at_least(-1), "SO_RCVBUF to the leader; -1: the system's"),
     _start("replica.socket.timeout.ms", "int", 30_000, None, "time for the leader to answer a follower's fetch"),
     _start("replica.lag.time.max.ms", "long", 30_000, None, "a follower that is behind for this time is out of sync"),
+    _start("controlled.shutdown.enable", "bool", True, None, "a follower that stops first leaves the in-sync replicas"),
     _start("unstable.api.versions.enable", "bool", False, None, "no effect: only stable versions are served"),
 )
 

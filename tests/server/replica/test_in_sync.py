@@ -24,6 +24,8 @@ from tests.server.nodes import call
 from tests.server.replica.copies import until
 from tests.server.replica.partitions import NODE, T0, T1, Replicas, error_codes, fetch_as_follower, make_batch, run
 from tests.server.replicated.servers import servers_of
+from tests.server.replicated.test_following_leader import until_same
+from tests.server.replicated.test_survivors import write_to_all
 
 
 def test_a_follower_that_asks_for_nothing_leaves_though_it_has_all(tmp_path: Path) -> None:
@@ -162,3 +164,22 @@ async def test_the_wait_at_the_leader_counts_in_the_time_that_it_has(tmp_path: P
         with pytest.raises(PeerTimedOut):
             async with asyncio.timeout(60):
                 await source.fetch(FollowerSession().next({}), {})
+
+
+@in_loop
+async def test_a_follower_that_stops_leaves_the_in_sync_replicas_at_once(tmp_path: Path) -> None:
+    """Until it is late, acks=all would wait for it; in the reference, the controller takes it out."""
+    async with servers_of(tmp_path, 1, 2, 3, settings={"replica.lag.time.max.ms": 3_600_000}) as servers:
+        leader = servers[1].node
+        await leader.quorum.promote()
+        await leader.topics.create("t", 2)
+        partitions = [leader.replicas.find(key) for key in (T0, T1)]
+        await until(lambda: all(one.role.isr == (1, 2, 3) for one in partitions))
+        await write_to_all(servers[1], T0, b"of all")
+        await servers.stop(3)
+        assert [one.role.isr for one in partitions] == [(1, 2), (1, 2)]
+        await write_to_all(servers[1], T0, b"of two")
+        await servers.start(3)
+        await until(lambda: all(one.role.isr == (1, 2, 3) for one in partitions))
+        await write_to_all(servers[1], T0, b"of all again")
+        await until_same(servers, 1, T0, T1)
