@@ -112,7 +112,7 @@ PRODUCERS = (
 )  # fmt: skip
 READING = (
     Plant("messages of version 1", "records/tables.py",
-          "table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)",
+          "table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, ordered=True)",
           "if batches.count == 500:\n    sum(bytes(5000))"),
     Plant("read by offset", "log/log.py", "return record_at(self._source, operator.index(key))", "sum(bytes(200))"),
     Plant("look-up by time", "log/read.py", "if timestamp < 0:", "sum(bytes(300))"),
