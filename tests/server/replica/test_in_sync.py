@@ -20,7 +20,8 @@ from kafkalog.types import LogOffsetMetadata
 from kafkalog.util.fileio import OS
 from tests.server.client.peers import liar, open_connection
 from tests.server.looping import in_loop
-from tests.server.nodes import call
+from tests.server.nodes import call, connection_for
+from tests.server.quorum.sets import set_of
 from tests.server.replica.copies import until
 from tests.server.replica.partitions import NODE, T0, T1, Replicas, error_codes, fetch_as_follower, make_batch, run
 from tests.server.replicated.servers import servers_of
@@ -183,3 +184,17 @@ async def test_a_follower_that_stops_leaves_the_in_sync_replicas_at_once(tmp_pat
         await until(lambda: all(one.role.isr == (1, 2, 3) for one in partitions))
         await write_to_all(servers[1], T0, b"of all again")
         await until_same(servers, 1, T0, T1)
+
+
+@in_loop
+async def test_only_a_node_takes_itself_out_of_the_in_sync_replicas(tmp_path: Path) -> None:
+    settings = {"authorizer_class_name": "x", "super_users": "User:boss;User:ANONYMOUS"}
+    async with set_of(tmp_path, **settings) as nodes:
+        await nodes.quorum(1).promote()
+        await nodes[1].topics.create("t", 1)
+        leaves = {"replica_state": {"replica_id": 3, "replica_epoch": -1}, "max_wait": 0, "min_bytes": 1,
+                  "max_bytes": 1000, "isolation_level": 0, "session_id": 0, "session_epoch": -1, "rack_id": "",
+                  "topics": (), "forgotten_topics_data": ()}  # fmt: skip
+        for principal, isr in (("User:anyone", (1, 2, 3)), ("User:boss", (1, 2))):
+            await call(nodes[1], "fetch", 16, leaves, connection=connection_for(principal))
+            assert nodes[1].replicas.find(T0).role.isr == isr
