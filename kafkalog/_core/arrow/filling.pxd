@@ -7,6 +7,7 @@ from kafkalog._core.arrow.growing cimport (
 )
 from kafkalog._core.arrow.memory cimport Memory
 from kafkalog._core.arrow.sweep cimport Slot, Sweep, is_chosen, sweep_heads, sweep_records
+from kafkalog._core.batch.batch_range cimport is_misplaced
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
@@ -336,6 +337,9 @@ cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Pla
             break
         status = take_fields(&m)
         if status != OK:
+            break
+        if not b.every and is_misplaced(row, m.offset, n > b.rows, next_offset):
+            status = ERR_RECORD_OFFSET
             break
         if m.offset >= next_offset or b.every:
             if m.offset >= b.stop_offset and not b.every:

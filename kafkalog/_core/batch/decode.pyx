@@ -10,7 +10,7 @@ from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE
+from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, is_misplaced
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.headers cimport Header, take_header
@@ -344,7 +344,7 @@ cdef int64_t sound_offsets(const int64_t* offsets, int64_t count, int64_t base_o
 
 
 cdef int decode_messages(
-    RecordTable table, BatchRow* row, int64_t* position, Py_ssize_t capacity, int64_t* done, bint lenient
+    RecordTable table, BatchRow* row, int64_t* position, Py_ssize_t capacity, int64_t* done, bint lenient, bint ordered
 ) noexcept nogil:
     """Appends the messages of a v0 or v1 set: one plain message, or what a wrapper held with its offsets settled.
 
@@ -354,6 +354,7 @@ cdef int decode_messages(
     cdef Message m
     cdef int status
     cdef Py_ssize_t n = table.count
+    cdef int64_t lowest = 0
     cdef bint own_time = row.magic == 0 or (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     cdef const uint8_t* data = table.data
     cdef const uint8_t* start
@@ -380,6 +381,10 @@ cdef int decode_messages(
             m.value_size = DAMAGED
             if status == ERR_KEY_SIZE:
                 m.key_size = DAMAGED
+        if ordered and is_misplaced(row, m.offset, n > table.count, lowest):
+            status = ERR_RECORD_OFFSET
+            break
+        lowest = added(m.offset, 1)
         table.offset_column[n] = m.offset
         table.timestamp_column[n] = m.timestamp if own_time or m.magic == 0 else row.max_timestamp
         place = &table.places[n]
@@ -409,7 +414,7 @@ cdef int decode_batch(
     elif row.attributes & CODEC_MASK:
         status = ERR_COMPRESSED
     elif row.magic < 2:
-        status = decode_messages(table, row, &at, capacity, &done, lenient)
+        status = decode_messages(table, row, &at, capacity, &done, lenient, ordered)
     elif row.size < V2_RECORDS_AT:
         status = ERR_COUNT_HIGH
     elif row.count < 0:
@@ -459,7 +464,7 @@ def decode(
     and the first damaged one, ends the table with its `status`. Control batches decode as plain records. A `lenient`
     table takes a v0 or v1 message whose key or value runs past its end as a record, as the reference does until that
     field is read (format.md section 15, C2); reading it is then a DamagedField. In an `ordered` table the offsets of a
-    v2 batch's records rise and lie in it; others are damage. A reader that goes by offsets would pass over such a record,
+    batch's records rise and lie in it; others are damage. A reader that goes by offsets would pass over such a record,
     or over the sound ones behind it.
     """
     cdef RecordTable table = RecordTable.__new__(RecordTable)

@@ -68,4 +68,4 @@ cdef enum Status:
     ERR_WRAPPER_NESTED = 19                     # ... that holds another compressed one
     ERR_WRAPPER_OFFSET = 20                     # ... whose offset lies below that of its last inner message
     ERR_WRAPPER_CODEC = 21                      # ... compressed with zstd
-    ERR_RECORD_OFFSET = 23                      # an offset outside its v2 batch, or not above the one before
+    ERR_RECORD_OFFSET = 23                      # an offset outside its batch, or not above the one before

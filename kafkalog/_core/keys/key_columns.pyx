@@ -108,7 +108,7 @@ cdef class KeyColumns(KeyPicker):
             self.busy = False
 
     cdef Columns made_columns(self, bytes kinds, int64_t most_rows, int64_t most_bytes):
-        """As `finish`."""
+        """Make the columns of `finish`, which holds `busy`."""
         cdef Columns out = Columns.__new__(Columns, kinds)
         cdef Making m
         cdef int64_t done = 0

@@ -65,7 +65,7 @@ cdef class KeyRecords(KeyPicker):
             self.busy = False
 
     cdef int make_copied(self) except -1:
-        """As `finish`, without the garbage collector, which would look at all keys again and again."""
+        """Make the records of `finish` without the garbage collector, which would look at all keys again and again."""
         cdef bint collects
         if self.copied_bytes == 0:
             return 0

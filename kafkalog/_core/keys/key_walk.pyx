@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
+from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base, is_misplaced
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.decode import STATUS_TEXT
 from kafkalog._core.batch.fields cimport Fields
@@ -159,6 +159,7 @@ cdef class KeyWalk:
         cdef Cursor c
         cdef Message m
         cdef int status
+        cdef int64_t lowest = 0
         cdef int64_t i = 0
         cdef const uint8_t* start
         c.p = batch
@@ -170,6 +171,9 @@ cdef class KeyWalk:
                 return OK
             if status != OK:
                 return self.damaged(status, start - batch, i)
+            if is_misplaced(row, m.offset, i > 0, lowest):
+                return self.damaged(ERR_RECORD_OFFSET, start - batch, i)
+            lowest = added(m.offset, 1)
             if m.offset >= self.next_offset and m.offset < self.stop_offset:
                 self.next_offset = m.offset + 1
                 if m.key_size >= 0:

@@ -24,9 +24,9 @@ _NAMES: Final = (
 _OTHER_NAMES: Final = frozenset({
     "sasl.mechanisms", "socket.connection.setup.timeout.max.ms", "ssl.key.location", "ssl.keystore.password",
 })  # fmt: skip
-"""Names of Kafka's clients and librdkafka that are as similar to one of ours as a typing error is."""
+"""Names of settings of Kafka's clients and librdkafka that could be taken for misspelled names in `_NAMES`."""
 _TYPO: Final = 0.86
-"""Similarity from which a name counts as one of ours with a typing error."""
+"""Similarity from which an unknown name counts as a misspelled one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def client_tls(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _refuse_typo(name: str) -> None:
-    """Raise UnknownConfig for a name that is one of ours but for a typing error: ignored, it could drop TLS."""
+    """Raise UnknownConfig for a misspelled name: ignored, it could turn TLS off."""
     if name in _NAMES or name in _OTHER_NAMES:
         return
     from difflib import get_close_matches

@@ -88,7 +88,7 @@ class LeaderSource:
         }
 
     async def leave(self) -> None:
-        """End the fetch session of this replica: a leader of ours then waits for it no longer."""
+        """Have a leader in the replica set remove this replica from the in-sync replicas, because its node stops."""
         await self.fetch(SessionRequest(NO_SESSION, FINAL, {}, ()), {})
 
     async def close(self) -> None:

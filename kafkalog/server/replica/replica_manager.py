@@ -215,7 +215,7 @@ class ReplicaManager:
         self.drop_followers()
 
     def drop_followers(self, left: int | None = None) -> None:
-        """Wait no longer for late followers and for one that stops, which in the reference lets the controller know."""
+        """Remove late followers, and one that has `left`, from the in-sync replicas (the controller does in Kafka)."""
         for key, partition in tuple(self._partitions.items()):
             try:
                 if not partition.drop_late(left):
