@@ -8,7 +8,6 @@ With arguments of `kafkalog`, or `slowly DATA MARKS`, this is then done in the s
 import json
 import os
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -20,31 +19,29 @@ from kafkalog.spark.session import spark_session
 from tests.spark.speculative_job import write_slowly
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
-MAX_ROUNDS = 20
+CHECK = "spark.scheduler.barrier.maxConcurrentTasksCheck"
+BOTH = {f"{CHECK}.interval": "1s", f"{CHECK}.maxFailures": "600"}
+"""How a barrier waits for the second executor, which a busy machine starts late."""
 
 
-def where(_: int) -> tuple[str, str]:
+def where(_: object) -> "Iterator[tuple[str, str]]":
     """The executor that a task runs in, and where it has the package from."""
     import kafkalog._core.batch.scan
 
-    time.sleep(0.5)  # so that no executor has two tasks before the other one has its first
-    return os.getcwd(), kafkalog._core.batch.scan.__file__
+    yield os.getcwd(), kafkalog._core.batch.scan.__file__
 
 
 def places(spark: "SparkSession") -> list[tuple[str, str]]:
-    """Return what `where` says of both executors; with speculation one of them may have done all of a round."""
-    found: dict[str, str] = {}
-    for _ in range(MAX_ROUNDS):
-        found.update(spark.sparkContext.parallelize(range(2), 2).map(where).collect())
-        if len(found) == 2:
-            break
-    return [*found.items()]
+    """Return what `where` says of both executors: tasks of a barrier run at once, and none of them twice."""
+    return spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(where).collect()
 
 
 def main(master: str, source: str, target: str, conf: dict[str, str], then: list[str]) -> int:
-    with spark_session(master, {"spark.driver.memory": "512m", **conf}, name="cluster") as spark:
+    with spark_session(master, {"spark.driver.memory": "512m", **BOTH, **conf}, name="cluster") as spark:
         check_executors(spark, [source, os.path.dirname(target)])
         there = places(spark)
         rows = spark.read.format("kafkalog").option("subscribe", "t").load(source)
