@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
 import pyarrow as pa
 
@@ -67,7 +68,7 @@ def run(data: memoryview) -> None:
     name, size = NAMES[data[0] % len(NAMES)], data[1]
     key, value = bytes(data[2 : 2 + size]), bytes(data[2 + size :])
     is_sound = parses(DECODERS[name], key, value)
-    turn = (data[-1] + len(data)) % SLOW
+    turn = zlib.crc32(data) % SLOW  # of all bytes: a small change of an input in a slow turn is not in one again
     if turn == 0:
         check_between_others(name, key, value)
     elif is_sound and turn % 8 == 0:
