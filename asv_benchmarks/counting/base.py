@@ -2,6 +2,7 @@
 sources and flags are the same: that is the same code, and only the others are compiled.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -70,8 +71,16 @@ def tree_of(commit: str) -> Path:
 def make_base(commit: str, *, head: Path = ROOT, store: Path = STORE) -> Path:
     """Return a tree of a commit's compiled package; it is kept in `store`. RuntimeError with the output of git or the
     compiler.
+
+    Of several processes one compiles it, and the others wait.
     """
-    tree = store / commit[:12]
+    store.mkdir(parents=True, exist_ok=True)
+    with (store / f"{commit[:12]}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _made(commit, head, store / commit[:12])
+
+
+def _made(commit: str, head: Path, tree: Path) -> Path:
     if (tree / "compiled").exists():
         return tree
     shutil.rmtree(tree, ignore_errors=True)

@@ -2,11 +2,12 @@
 
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from asv_benchmarks.counting.base import choose_base, module_keys, shares_modules
+from asv_benchmarks.counting.base import choose_base, make_base, module_keys, shares_modules
 from tests.trees import SOURCES
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
@@ -72,6 +73,35 @@ def test_a_commit_whose_modules_lie_elsewhere_cannot_be_counted(repository: Path
     (repository / "kafkalog/_core/bytes/crc.pyx").touch()
     assert not shares_modules(named(repository, "HEAD~1"), repository)
     assert shares_modules(named(repository, "HEAD"), repository)
+
+
+SLOW_SCRIPT = """
+import pathlib, time
+
+mark = pathlib.Path({mark!r})
+mark.touch(exist_ok=False)
+time.sleep(0.3)
+mark.unlink()
+DIRECTIVES = {{}}
+
+def extensions():
+    return []
+"""
+
+
+def test_of_two_that_want_a_tree_one_compiles_it(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As a count and a test do at once; each would delete what the other has."""
+    store = tmp_path_factory.mktemp("store")
+    (repository / "kafkalog" / "_core").mkdir(parents=True)
+    (repository / "kafkalog" / "_core" / "a.pxd").touch()
+    (repository / "pyproject.toml").touch()
+    (repository / "setup.py").write_text(SLOW_SCRIPT.format(mark=str(store / "mark")))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "a script")
+    commit = named(repository, "HEAD")
+    with ThreadPoolExecutor(2) as threads:
+        trees = [*threads.map(lambda _: make_base(commit, head=repository, store=store), range(2))]
+    assert trees[0] == trees[1] and (trees[0] / "kafkalog" / "_core" / "a.pxd").exists()
 
 
 def copied(tmp_path: Path) -> Path:
