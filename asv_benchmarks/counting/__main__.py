@@ -19,7 +19,6 @@ from pathlib import Path
 from asv_benchmarks.counting import history, kept
 from asv_benchmarks.counting.base import ROOT, choose_base, commit_of, is_changed, make_base, shares_modules
 from asv_benchmarks.counting.callgrind import Counts, count, unavailable
-from asv_benchmarks.counting.toolchain import differences, toolchain
 from asv_benchmarks.counting.verdict import THRESHOLD, judge, report_lines
 from asv_benchmarks.hot_paths.all import PATHS
 from asv_benchmarks.hot_paths.path import PROFILES
@@ -41,21 +40,15 @@ def main(arguments: list[str]) -> int:
             print(f"bench: nothing was recorded: {reason}")
             return 1
         return kept.record(list(PATHS), asked.profile, str(commit))
-    base = choose_base() if asked.base is None else (str(commit), asked.base)
-    if base is not None and not shares_modules(base[0]):
-        print(f"bench: {base[0][:12]} has no compiled module at a path of this tree, and cannot run its hot paths")
-        base = None
     counts: dict[str, dict[str, int]] = {}
-    if reason is not None:
-        print(f"bench: nothing was counted: {reason}")
-        status = 0
-    elif base is None:
-        status = _against_kept(asked.profile, asked.threshold / 100, counts)
+    if reason is None:
+        named = None if asked.base is None else (str(commit), asked.base)
+        status, compared = _judged(asked.profile, named, asked.threshold / 100, counts)
     else:
-        status = compare(asked.profile, base, asked.threshold / 100, counts)
+        print(f"bench: nothing was counted: {reason}")
+        status, compared = 0, None
     if asked.profile != PROFILES[0]:
         return status  # one history has one size of data
-    compared = None if base is None else base[0]
     if asked.save is not None:
         asked.save.parent.mkdir(parents=True, exist_ok=True)
         asked.save.write_text(json.dumps({"base": compared, "counts": counts}))
@@ -116,26 +109,45 @@ def _add_head(counts: dict[str, dict[str, int]], found: Counts) -> None:
         counts[head] = found.instructions
 
 
-def _against_kept(profile: str, threshold: float, counts: dict[str, dict[str, int]]) -> int:
-    """Compare this tree with the counts of the last release, for want of a commit to count; return the exit status."""
+def _judged(
+    profile: str, named: tuple[str, str] | None, threshold: float, counts: dict[str, dict[str, int]]
+) -> tuple[int, str | None]:
+    """Compare this tree with the named commit, or with the last release; return the exit status, and the commit that
+    was counted for it.
+
+    The kept counts are those of the last release, at no cost. Only what is slower than these, or where they are of
+    another toolchain, a commit is compiled and counted.
+    """
     held = kept.read()
+    why_not = kept.unusable(held, profile)
+    if named is None and held is not None and why_not is None:
+        status = _against_kept(held, threshold, counts)
+        if status == 0:
+            return status, None
+    base = named or choose_base()
+    if base is not None and not shares_modules(base[0]):
+        print(f"bench: {base[0][:12]} has no compiled module at a path of this tree, and cannot run its hot paths")
+        base = None
+    if base is not None:
+        return compare(profile, base, threshold, counts), base[0]
+    if why_not is None:
+        return 1, None
     after = counted(ROOT, profile)
     _add_head(counts, after)
-    if held is None or profile != held.profile:
-        print(f"bench: {len(after.instructions)} hot paths counted and compared with nothing: there is no "
-              "commit to count, and no counts of this profile are kept")  # fmt: skip
-        return 0
-    if other := differences(held.toolchain, toolchain()):
-        print(
-            f"bench: {len(after.instructions)} hot paths counted and compared with nothing: there is no commit to "
-            f"count, and the counts kept of {held.commit[:12]} are of another toolchain ({', '.join(other)})"
-        )
-        return 0
+    print(f"bench: {len(after.instructions)} hot paths counted and compared with nothing: there is no commit to count, "
+          f"and {why_not}")  # fmt: skip
+    return 0, None
+
+
+def _against_kept(held: kept.Kept, threshold: float, counts: dict[str, dict[str, int]]) -> int:
+    """Compare this tree with the kept counts; return the exit status."""
+    after = counted(ROOT, held.profile)
     slower = judge(held.instructions, after.instructions, threshold=threshold, accepted=kept.accepted()).slower
     if slower:
-        after.take_lower(counted(ROOT, profile, [change.name for change in slower]))
-    print(f"bench: {profile} profile, {len(after.instructions)} hot paths, this tree against the counts kept of "
-          f"{held.commit[:12]}, as there is no commit to count")  # fmt: skip
+        after.take_lower(counted(ROOT, held.profile, [change.name for change in slower]))
+    _add_head(counts, after)
+    print(f"bench: {held.profile} profile, {len(after.instructions)} hot paths, this tree against the counts kept of "
+          f"{held.commit[:12]}")  # fmt: skip
     return tell(held.instructions, after, held.commit[:12], threshold)
 
 

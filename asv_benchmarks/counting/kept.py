@@ -1,4 +1,4 @@
-"""The counts of a release, kept in the repository: for clones without history, for asv, and for the results page."""
+"""The counts of a release, kept in the repository: for comparisons that compile nothing, for asv, and for the page."""
 
 import json
 import tomllib
@@ -9,7 +9,7 @@ from pathlib import Path
 from asv_benchmarks.counting.base import ROOT, tree_of
 from asv_benchmarks.counting.callgrind import count
 from asv_benchmarks.counting.history import BENCHMARKS, RESULTS, History
-from asv_benchmarks.counting.toolchain import toolchain
+from asv_benchmarks.counting.toolchain import differences, toolchain
 
 KEPT = RESULTS / "counts.json"
 ACCEPTED = BENCHMARKS / "accepted.toml"
@@ -35,6 +35,15 @@ def read(path: Path = KEPT) -> Kept | None:
     if not path.exists():
         return None
     return Kept(**json.loads(path.read_text()))
+
+
+def unusable(held: Kept | None, profile: str) -> str | None:
+    """Return why nothing can be compared with the saved counts, as the end of a sentence; None if it can."""
+    if held is None or profile != held.profile:
+        return "no counts of this profile are kept"
+    if other := differences(held.toolchain, toolchain()):
+        return f"the counts kept of {held.commit[:12]} are of another toolchain ({', '.join(other)})"
+    return None
 
 
 def accepted(path: Path = ACCEPTED) -> dict[str, float]:
