@@ -178,7 +178,7 @@ def test_outline_of_a_produce_has_what_rules_look_at(version: int, transactional
         frame = request_bytes("produce", version, tree, client_id=client_id)
         for cut in range(0, len(frame), 7):
             produce_outline_of(frame[:cut], (1, 3))
-        for at in range(len(frame)):
+        for at in range(0, len(frame), 1 + len(frame) // 2000):
             produce_outline_of(frame[:at] + b"\xff" + frame[at + 1 :], (1, 3))
         found = produce_outline_of(frame, (1, 3))
         assert found is not None
