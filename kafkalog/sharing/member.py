@@ -99,7 +99,8 @@ class Member:
             async with self._turn:
                 for node_id, session in self._sessions.items():
                     if session.is_begun:
-                        await session.close(await self._links.to_node(node_id))
+                        with suppress(KafkalogError):  # the other nodes and the group are to know of it all the same
+                            await session.close(await self._links.to_node(node_id))
             self._epoch = _LEAVE
             await self._links.ask_coordinator(self._group, self._heartbeat)
             await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -25,6 +25,7 @@ from kafkalog.errors import (
 )
 from kafkalog.queue import Item
 from kafkalog.server.client.errors import PeerError
+from tests.server.nodes import call
 
 SMALL: dict[str, Any] = {"log_cleaner_enable": False}
 LONG_S = 60
@@ -288,6 +289,21 @@ def test_topics_that_come_and_go_while_a_queue_is_open(tmp_path: Path) -> None:
             dirs["tasks", 0].append([b"a"])
         with dirs["tasks"].queue("workers") as queue:
             assert values(queue.acquire()) == [(b"a", 1)]
+
+
+def test_a_worker_leaves_its_group_though_its_topic_is_gone(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs.create_topic("later", 1)
+        with dirs["tasks"].queue("workers") as other:
+            with dirs["later"].queue("workers") as queue:
+                assert queue.acquire() == []
+                dirs.delete_topic("later")
+            worker: Any = other._worker
+            asked = call(worker._links._local.node, "share_group_describe", 1, {
+                "group_ids": ["workers"], "include_authorized_operations": False,
+            })  # fmt: skip
+            assert [one.member_id for one in worker._loop.call(asked).groups[0].members] == [worker._member.id]
 
 
 def test_partitions_and_a_topic_for_letters_that_are_added_meanwhile(tmp_path: Path) -> None:
