@@ -241,12 +241,11 @@ class ShareStateLog:
         for place, keys in keys_of.items():
             if self._states is not states:  # the topic was deleted meanwhile
                 return
-            if place not in ends or place.partition in self._failed or place in unreadable:
-                continue
-            try:
-                await self._prune_partition(place, keys, ends[place])
-            except (KafkalogError, OSError) as error:
-                _LOG.error("old records of %s cannot be deleted: %s", place, error)
+            if place in ends and place not in unreadable:
+                try:
+                    await self._prune_partition(place, keys, ends[place])
+                except (KafkalogError, OSError) as error:
+                    _LOG.error("old records of %s cannot be deleted: %s", place, error)
 
     def _ends(self, partitions: int) -> dict[TopicPartition, int]:
         ends = {}
