@@ -144,16 +144,12 @@ class ShareStateLog:
         return self._number
 
     def write(self, key: ShareKey, change: Change) -> None:
-        """Store a change of a state: an update, or a snapshot after many updates."""
-        before = self._states.get(key) or Placed(ShareState(-1), -1, 0)
+        """Store a change of a known state: an update, or a snapshot after many updates."""
+        before = self._states[key]
         after = changed(before.state, change)
         most = self._node.config["share.coordinator.snapshot.update.records.per.snapshot"]
-        if before.offset < 0 or before.updates >= most:
-            now_ms = self._node.clock()
-            created_ms = after.created_ms or now_ms
-            after = after._replace(
-                snapshot_epoch=after.snapshot_epoch + 1, created_ms=created_ms, written_ms=now_ms
-            )
+        if before.updates >= most:
+            after = after._replace(snapshot_epoch=after.snapshot_epoch + 1, written_ms=self._node.clock())
             self._snapshot(key, after, before.number)
             return
         self._append(key, update_record(key, after.snapshot_epoch, change))
