@@ -77,7 +77,9 @@ def test_records_that_the_log_lost_in_a_crash_are_not_kept(tmp_path: Path) -> No
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_log_that_is_cut_while_it_moves_is_copied_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_cut_while_it_moves_is_copied_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A follower whose leader changed cuts its log and appends other records."""
     a, b = tmp_path / "a", tmp_path / "b"
     copy_chunk, cuts = dir_moves.copy_chunk, [1]
@@ -108,7 +110,9 @@ def test_a_log_that_is_cut_while_it_moves_is_copied_anew(tmp_path: Path, monkeyp
                 await asyncio.sleep(0.01)
             assert log_of(node).path.startswith(str(target))
             assert content(log_of(node)) == expected
+        assert "the copy of t-0 to another directory begins again" in caplog.messages
 
+    caplog.set_level("INFO", "kafkalog")
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
