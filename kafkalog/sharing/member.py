@@ -40,6 +40,9 @@ _MOVED: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.LEADER_NOT_AVAILABLE,
 })  # fmt: skip
+_ABOUT_COORDINATORS: Final = frozenset({
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+})  # fmt: skip
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
@@ -377,8 +380,9 @@ class Member:
 
 def may_pass(error: KafkalogError) -> bool:
     """Return True if a later heartbeat may succeed."""
-    is_topic = isinstance(error, UnknownTopicOrPartition)
-    return isinstance(error, PeerError) or (isinstance(error, ApiError) and error.retriable and not is_topic)
+    if isinstance(error, PeerError) or error.code in _ABOUT_COORDINATORS:
+        return True
+    return isinstance(error, ApiError) and error.retriable and not isinstance(error, UnknownTopicOrPartition)
 
 
 def _lost(what: str) -> InvalidRecordState:
