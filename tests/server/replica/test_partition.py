@@ -125,7 +125,8 @@ def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(
         record_fetch(partition, 2, 1)
         assert not partition.drop_late()
         await replicas.time.passes(1)
-        assert partition.drop_late() and not partition.drop_late()
+        assert partition.drop_late() and not partition.drop_late() and not replicas.find(T1).drop_late()
+        assert not partition.follower_fetched(2, FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), 0, 0)
         assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2), epoch + 1)
         assert partition.high_watermark == 1
         assert not record_fetch(partition, 3, 0) and partition.role.isr == (1, 2)  # below the high watermark
@@ -276,6 +277,9 @@ def test_latest_by_isolation(tmp_path: Path) -> None:
         for level in (None, "high_watermark", "committed"):
             earliest = partition.offset_for_time(-2, level)
             assert earliest is not None and tuple(earliest) == (0, -1, 3)
+            for timestamp in (-2, -4):
+                empty = replicas.find(T1).offset_for_time(timestamp, level)
+                assert empty is not None and empty.offset == 0
 
     run(tmp_path, body)
 
