@@ -22,6 +22,7 @@ from kafkalog.errors import (
 from kafkalog.manager.log_remover import Cutting, cut_alone
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_check import FetchCheck
+from kafkalog.server.replica.listeners import Listener
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import (
     ALL,
@@ -68,8 +69,9 @@ class Partition:
     """
 
     __slots__ = (
-        "_check", "_last_mark", "_now_ms", "followers", "lag_max_ms", "leader_epoch_start_offset", "least_isr", "log",
-        "node_id", "role", "topic_id", "topic_partition",
+        "_check", "_notified", "_now_ms", "followers", "future_log", "is_deleted", "lag_max_ms",
+        "leader_epoch_start_offset", "least_isr", "listeners", "log", "node_id", "role", "topic_id",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -90,11 +92,14 @@ class Partition:
         self.node_id = node_id
         self.lag_max_ms = lag_max_ms
         self.least_isr = least_isr
+        self.future_log: UnifiedLog | None = None
+        self.is_deleted = False
         self.leader_epoch_start_offset: int | None = None
         self.role = Role(-1, -1, -1, (), ())
         self._now_ms = monotonic_ms
         self.followers: dict[int, FollowerState] = {}  # progress of the other replicas, by node
-        self._last_mark = log.high_watermark  # at the last call of `after_append`
+        self.listeners: list[Listener] = []
+        self._notified = log.high_watermark
 
     # Roles
 
@@ -232,11 +237,16 @@ class Partition:
             return log.append_as_follower(batches, leader_epoch)
 
     def after_append(self) -> bool:
-        """Update the high watermark. Return True if it moved since the last call."""
+        """Update the high watermark and notify the listeners. Return True if it moved since the last call."""
         if self.followers:
             self._raise_high_watermark()
-        before, self._last_mark = self._last_mark, self.log.high_watermark
-        return self._last_mark != before
+        mark = self.log.high_watermark
+        if mark == self._notified:
+            return False
+        self._notified = mark
+        if self.listeners:
+            self._notify(lambda listener: listener.on_high_watermark(self.topic_partition, mark))
+        return True
 
     def _raise_high_watermark(self) -> None:
         if self.is_under_min_isr:
@@ -397,10 +407,11 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Lowest log start of the leader and the followers active in the last `lag_max_ms`."""
+        """Lowest log start of the leader, the future replica, and the followers active in the last `lag_max_ms`."""
         now_ms = self._now_ms()
         active = [one for one in tuple(self.followers.values()) if one.is_active(now_ms, self.lag_max_ms)]
-        return min([self.log.log_start_offset, *(one.log_start_offset for one in active)])
+        logs = [self.log] if self.future_log is None else [self.log, self.future_log]
+        return min([*(log.log_start_offset for log in logs), *(one.log_start_offset for one in active)])
 
     # Followers
 
@@ -420,8 +431,8 @@ class Partition:
         place = result.place if last_epoch >= self.role.leader_epoch else UNKNOWN_PLACE
         state = self.followers[node_id] = state.fetched(place, log_start_offset, now_ms, result.log_end_offset)
         role = self.role
-        if self._last_mark == result.log_end_offset and node_id in role.isr:
-            return False  # all that are in sync have everything: the most frequent case
+        if self._notified == result.log_end_offset == result.place.message_offset and node_id in role.isr:
+            return False  # all replicas have everything: the most frequent case
         if node_id not in role.isr and may_join(state, self.log.high_watermark, self.leader_epoch_start_offset):
             self.role = with_isr(role, (*role.isr, node_id))
             _LOG.info("%s: node %d rejoined the ISR: %s", self.topic_partition, node_id, self.role.isr)
@@ -440,6 +451,33 @@ class Partition:
         _LOG.warning("%s: the ISR shrank to %s", self.topic_partition, self.role.isr)
         self.after_append()
         return True
+
+    # Listeners
+
+    def add_listener(self, listener: Listener) -> bool:
+        """Add a listener. Return False if the partition was deleted and will send no notifications (PART-16)."""
+        if self.is_deleted:
+            return False
+        self.listeners.append(listener)
+        return True
+
+    def deleted(self) -> None:
+        """Notify the listeners once that the partition was deleted."""
+        if not self.is_deleted:
+            self.is_deleted = True
+            self._notify(lambda listener: listener.on_deleted(self.topic_partition))
+            self.listeners = []
+
+    def failed(self) -> None:
+        """Notify the listeners that the partition's disk failed."""
+        self._notify(lambda listener: listener.on_failed(self.topic_partition))
+
+    def _notify(self, notify: Callable[[Listener], object]) -> None:
+        for listener in tuple(self.listeners):
+            try:
+                notify(listener)
+            except Exception:
+                _LOG.exception("a listener of %s failed", self.topic_partition)
 
     @property
     def high_watermark(self) -> int:

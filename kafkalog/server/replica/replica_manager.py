@@ -141,6 +141,8 @@ class ReplicaManager:
         if log is None or log.closed:
             if self._is_elsewhere(key):
                 raise NotLeaderOrFollower(f"{key} lies with another worker")
+            if before is not None:
+                before.failed()
             problem = self._store.problems.get(key)
             if problem is not None:
                 raise StorageError(f"{key} is offline: {problem.message}", path=problem.path, hint=problem.hint)
@@ -227,7 +229,9 @@ class ReplicaManager:
             return
         for index in range(before.partitions):
             key = TopicPartition(before.name, index)
-            if self._partitions.pop(key, None) is not None:
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.deleted()
                 self.waiting.wake(key)
 
     # Appends
@@ -253,6 +257,8 @@ class ReplicaManager:
             return refused(partition.topic_partition, error, partition)
         if info is None:
             return None
+        if partition.listeners:
+            partition.after_append()
         waiting = self.waiting
         if waiting.produce.delayed or waiting.fetch.delayed or waiting.deletion.delayed:
             waiting.wake(partition.topic_partition)

@@ -366,6 +366,23 @@ def test_without_a_checkpoint_the_high_watermark_begins_where_the_log_does(tmp_p
         log.close()
 
 
+def test_the_low_watermark_is_that_of_the_future_log_where_it_is_behind(tmp_path: Path) -> None:
+    """PART-11."""
+    (tmp_path / "future").mkdir()
+    partition, future = open_leader(tmp_path / "t-0"), open_leader(tmp_path / "future" / "t-0")
+    partition.become_leader(Role(NODE, 1, 1, (NODE,), (NODE,)))
+    for one in (partition, future):
+        one.log.append_as_leader(bytearray(make_batch(4)))
+    partition.future_log = future.log
+    future.log.update_high_watermark(4)
+    partition.after_append()
+    assert partition.delete_records(3) == 0 and partition.log.log_start_offset == 3
+    future.log.maybe_increment_log_start_offset(2)
+    assert partition.delete_records(3) == 2
+    partition.future_log = None
+    assert partition.delete_records(3) == 3
+
+
 def test_a_batch_that_begins_before_an_empty_log_begins_it_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -403,6 +420,53 @@ def test_a_role_of_the_same_epoch_keeps_what_is_known(tmp_path: Path) -> None:
         assert not partition.become_follower(Role(2, 9, 6, (NODE, 2), (2,))) and partition.is_leader
         assert partition.become_leader(Role(NODE, 2, 8, (NODE, 2), (NODE, 2)))
         assert partition.leader_epoch_start_offset == 4 and partition.followers[2].log_end.message_offset == -1
+
+    run(tmp_path, body)
+
+
+class Follower:
+    def __init__(self) -> None:
+        self.notifications: list[Any] = []
+
+    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.notifications.append(offset)
+        if offset == 2:
+            raise ValueError("a listener's own trouble")
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        self.notifications.append("failed")
+
+    def on_deleted(self, topic_partition: TopicPartition) -> None:
+        self.notifications.append("deleted")
+
+
+def test_listeners_are_told(tmp_path: Path) -> None:
+    """PART-16."""
+    async def body(replicas: Replicas) -> None:
+        partition, follower = replicas.find(T0), Follower()
+        assert partition.add_listener(follower)
+        for _ in range(3):
+            await replicas.produce(T0)
+        later = Follower()
+        assert partition.add_listener(later)
+        replicas.append_now(T0, make_batch(2), "client")
+        await replicas.delete_topic("t")
+        assert follower.notifications == [1, 2, 3, 5, "deleted"] and later.notifications == [5, "deleted"]
+        assert not partition.add_listener(follower)
+
+    run(tmp_path, body)
+
+
+def test_listeners_are_told_of_a_disk_that_failed(tmp_path: Path) -> None:
+    """PART-16."""
+    async def body(replicas: Replicas) -> None:
+        partition, follower = replicas.find(T0), Follower()
+        partition.add_listener(follower)
+        replicas.store.fail_directory(tmp_path, OSError(5, "the disk"))
+        result = (await replicas.produce(T0))[T0]
+        assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR and follower.notifications == ["failed"]
+        [read] = await replicas.read(consumer_params(), [request_at(T0, 0)])
+        assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(tmp_path, body)
 
