@@ -102,6 +102,8 @@ class AsyncWorkQueue:
         try:
             found = await asyncio.wrap_future(acquiring)
         except asyncio.CancelledError:
+            if not _is_cancelled():
+                worker.wait(acquiring)  # raises LogClosed
             worker.give_back(acquiring)
             raise
         finally:
@@ -127,13 +129,16 @@ class AsyncWorkQueue:
     async def _finish(self, kind: int, items: Iterable[AsyncItem]) -> None:
         given = [one.item for one in items]
         finished = [one for one in given if one.is_finished]
-        future = self.queue._open().begin_acknowledge(kind, leases_of(given))
+        worker = self.queue._open()
+        future = worker.begin_acknowledge(kind, leases_of(given))
         # a cancelled call would not say which items are finished: the acknowledgement goes on to its end
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             end_finish(kind, given, finished, await asyncio.shield(waiting))
         except asyncio.CancelledError:
+            if not _is_cancelled():
+                worker.wait(future)  # raises LogClosed
             for one in given:  # the end of a block must not acknowledge them again: that fails, and hides this error
                 one.is_finished = one.is_finished or kind != RENEW
             raise
@@ -150,6 +155,12 @@ class AsyncWorkQueue:
 
     def __repr__(self) -> str:
         return f"<Async{repr(self.queue)[1:]}"
+
+
+def _is_cancelled() -> bool:
+    """Return True if the running task was cancelled; a call that it waits for is, too, when its queue is closed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class AsyncItem(AcquiredFields):

@@ -40,6 +40,9 @@ _MOVED: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.LEADER_NOT_AVAILABLE,
 })  # fmt: skip
+_ABOUT_COORDINATORS: Final = frozenset({
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+})  # fmt: skip
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
@@ -99,7 +102,8 @@ class Member:
             async with self._turn:
                 for node_id, session in self._sessions.items():
                     if session.is_begun:
-                        await session.close(await self._links.to_node(node_id))
+                        with suppress(KafkalogError):  # the other nodes and the group are to know of it all the same
+                            await session.close(await self._links.to_node(node_id))
             self._epoch = _LEAVE
             await self._links.ask_coordinator(self._group, self._heartbeat)
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -376,8 +380,9 @@ class Member:
 
 def may_pass(error: KafkalogError) -> bool:
     """Return True if a later heartbeat may succeed."""
-    is_topic = isinstance(error, UnknownTopicOrPartition)
-    return isinstance(error, PeerError) or (isinstance(error, ApiError) and error.retriable and not is_topic)
+    if isinstance(error, PeerError) or error.code in _ABOUT_COORDINATORS:
+        return True
+    return isinstance(error, ApiError) and error.retriable and not isinstance(error, UnknownTopicOrPartition)
 
 
 def _lost(what: str) -> InvalidRecordState:

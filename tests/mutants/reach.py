@@ -97,8 +97,12 @@ PACKAGES = {
         ("kafkalog/values/*.py", "kafkalog/values/schemas/*.py"),
         ("tests/values", "tests/test_decoders.py", "tests/cli/test_decoders_cmd.py", "tests/where/test_typed_scan.py"),
     ),
+    "share": Package(
+        ("kafkalog/server/share/*.py",),
+        ("tests/server/share", "tests/server/workers/test_share_states.py", "tests/queue/test_[dfl]*.py"),
+    ),
     "queue": Package(
-        ("kafkalog/queue/*.py", "kafkalog/sharing/*.py"),
+        ("kafkalog/queue/*.py", "kafkalog/sharing/*.py", "kafkalog/log/queues.py", "kafkalog/aio/queue.py"),
         ("tests/queue", "tests/server/share", "tests/examples/test_work_queue.py"),
     ),
     "testing": Package(

@@ -18,7 +18,9 @@ import kafkalog
 import kafkalog.aio
 from kafkalog.aio.queue import connect, wrap
 from kafkalog.errors import IllegalArgument, InvalidRecordState, LogClosed
-from kafkalog.testing import kafka_server
+from kafkalog.server.client.errors import PeerError
+from kafkalog.testing import KafkaServer, kafka_server
+from tests.queue.test_remote import put
 
 SMALL: dict[str, Any] = {"log_cleaner_enable": False}
 LONG_S = 60
@@ -129,6 +131,33 @@ def test_queue_of_a_server() -> None:
 
     with kafka_server(topics="tasks") as server:
         asyncio.run(asyncio.wait_for(scenario(server.bootstrap), LONG_S))
+
+
+def test_closing_while_the_server_is_silent_is_no_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits is in a task that goes on."""
+    async def scenario(server: KafkaServer) -> None:
+        queue = await connect(server.bootstrap, "tasks", "workers")
+        [item] = await queue.acquire(1, timeout=LONG_S)
+        with server.fault("ShareFetch", silent=True) as fault:
+            waiting = asyncio.create_task(queue.acquire(timeout=None))
+            await asyncio.to_thread(server.wait_for, until=lambda: fault.fired)
+            await queue.close()
+            with pytest.raises(LogClosed):
+                await waiting
+        queue = await connect(server.bootstrap, "tasks", "workers")
+        [item] = await queue.acquire(1, timeout=LONG_S)
+        with server.fault("ShareAcknowledge", silent=True) as fault:
+            acknowledging = asyncio.create_task(item.ack())
+            await asyncio.to_thread(server.wait_for, until=lambda: fault.fired)
+            await queue.close()
+            with pytest.raises((LogClosed, PeerError)):
+                await acknowledging
+            assert not item.is_finished
+
+    monkeypatch.setattr("kafkalog.sharing.member._LEAVE_S", 0.01)
+    with kafka_server(topics="tasks") as server:
+        put(server, "tasks", b"a")
+        asyncio.run(asyncio.wait_for(scenario(server), LONG_S))
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.02])

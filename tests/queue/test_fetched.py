@@ -27,10 +27,11 @@ def test_only_acquired_offsets_count() -> None:
     assert shown(b"", row(7, 8)) == ([], [(7, 8)], [])
 
 
-def test_a_damaged_batch_does_not_hold_up_the_others() -> None:
+def test_a_damaged_batch_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
     first = bytearray(batch(0, [b"a", b"b"]))
     first[-1] ^= 1
     assert shown(bytes(first) + batch(2, [b"c"]), row(0, 2)) == ([(2, 1)], [], [(0, 1)])
+    assert caplog.messages == ["records 0 to 1 cannot be read: its checksum is wrong"]
 
 
 def test_a_damaged_batch_that_claims_to_be_a_control_batch_is_no_gap() -> None:

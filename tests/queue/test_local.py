@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.queue import Item
 from kafkalog.server.client.errors import PeerError
+from tests.server.nodes import call
 
 SMALL: dict[str, Any] = {"log_cleaner_enable": False}
 LONG_S = 60
@@ -139,6 +141,42 @@ def test_too_many_sessions_are_no_empty_queue(tmp_path: Path) -> None:
                 queue.acquire()
             sessions._most = 1
             assert values(queue.acquire()) == [(b"a", 1)]
+
+
+def test_requests_are_counted_up_to_the_largest_number(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers") as queue:
+            assert queue.acquire(1 << 40) == []
+            worker: Any = queue._worker
+            [own] = worker._member._sessions.values()
+            [served] = worker._links._local.node.shares.sessions._sessions.values()
+            assert own._epoch == served.epoch == 1
+            own._epoch = served.epoch = 2**31 - 1
+            dirs["tasks", 0].append([b"a"])
+            [item] = queue.acquire()
+            item.ack()
+            assert (own._epoch, served.epoch, own.generation) == (2, 2, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_neither_uses_nor_closes_it(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"a"])
+        with dirs["tasks"].queue("workers") as queue:
+            [item] = queue.acquire()
+            child = os.fork()
+            if not child:
+                try:
+                    with pytest.raises(IllegalState, match="belongs to the process that opened it"):
+                        queue.acquire()
+                    queue.close()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            item.ack()
 
 
 async def in_loop(call: Callable[[], object]) -> None:
@@ -288,6 +326,21 @@ def test_topics_that_come_and_go_while_a_queue_is_open(tmp_path: Path) -> None:
             dirs["tasks", 0].append([b"a"])
         with dirs["tasks"].queue("workers") as queue:
             assert values(queue.acquire()) == [(b"a", 1)]
+
+
+def test_a_worker_leaves_its_group_though_its_topic_is_gone(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs.create_topic("later", 1)
+        with dirs["tasks"].queue("workers") as other:
+            with dirs["later"].queue("workers") as queue:
+                assert queue.acquire() == []
+                dirs.delete_topic("later")
+            worker: Any = other._worker
+            asked = call(worker._links._local.node, "share_group_describe", 1, {
+                "group_ids": ["workers"], "include_authorized_operations": False,
+            })  # fmt: skip
+            assert [one.member_id for one in worker._loop.call(asked).groups[0].members] == [worker._member.id]
 
 
 def test_partitions_and_a_topic_for_letters_that_are_added_meanwhile(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ import pytest
 pytest.importorskip("kio", reason="the extra `server` is not installed")
 
 import kafkalog
-from kafkalog.errors import InvalidRecordState, KafkalogError, UnknownTopicOrPartition
+from kafkalog.errors import InvalidRecordState, KafkalogError, LogClosed, UnknownTopicOrPartition, from_code
 from kafkalog.queue import connect
 from kafkalog.server.client.errors import PeerError
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.sharing.member import may_pass
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
 from tests.queue.test_local import LONG_S, values
+from tests.server.looping import pass_time
 from tests.trees import PACKAGE
 
 TAKER = """
@@ -174,6 +176,29 @@ def test_fenced_worker_joins_again(server: KafkaServer) -> None:
         with server.record() as seen:
             worker._loop.call(worker._member.beat())
         seen.assert_count("ShareGroupHeartbeat", 1)
+
+
+def test_a_worker_that_its_group_refuses_says_so(server: KafkaServer, caplog: pytest.LogCaptureFixture) -> None:
+    async def beat_soon() -> None:
+        pass_time(600)
+
+    with connect(server.bootstrap, "fenced", "workers") as queue:
+        worker: Any = queue._worker
+        with server.fault("ShareGroupHeartbeat", error="GROUP_AUTHORIZATION_FAILED"):
+            worker._loop.call(beat_soon())
+            with pytest.raises(KafkalogError) as refused:
+                queue.acquire(timeout=None)
+        assert refused.value.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert f"queue workers of topic fenced: no heartbeat: {refused.value}" in caplog.messages
+
+
+@pytest.mark.parametrize(("error", "is_so"), [
+    (PeerError("the connection broke"), True), (UnknownTopicOrPartition("t"), False), (LogClosed("t"), False),
+    (from_code(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "t"), True), (from_code(ErrorCode.NOT_COORDINATOR, "t"), True),
+    (from_code(ErrorCode.KAFKA_STORAGE_ERROR, "t"), True), (from_code(ErrorCode.INVALID_REQUEST, "t"), False),
+])  # fmt: skip
+def test_what_a_later_heartbeat_may_mend(error: KafkalogError, is_so: bool) -> None:
+    assert may_pass(error) == is_so
 
 
 def test_aborted_transactions_hide_no_records(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class DirMoves(Part):
     def __init__(self, node: Node) -> None:
         self._node = node
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._cuts: dict[TopicPartition, int] = {}  # as `prepare_future` returned them
+        self._cuts: dict[TopicPartition, int | None] = {}  # as `prepare_future` returned them
 
     async def start(self) -> None:
         """Continue the moves that were in progress when the node stopped."""
@@ -141,7 +141,7 @@ class DirMoves(Part):
         await self._node.run(self._node.store.delete, key, is_future=True)
 
     def _begin(self, key: TopicPartition) -> None:
-        self._cuts.pop(key, None)
+        self._cuts[key] = None
         task = asyncio.get_running_loop().create_task(self._run(key))
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._tasks.pop(key, None) if self._tasks.get(key) is done else None)
@@ -169,7 +169,7 @@ class DirMoves(Part):
         log, future = store.get(key), store.get(key, is_future=True)
         if log is None or future is None:  # deleted meanwhile
             return True
-        cuts = self._cuts[key] = await node.run(prepare_future, log, future, self._cuts.get(key))
+        cuts = self._cuts[key] = await node.run(prepare_future, log, future, self._cuts[key])
         while await node.run(copy_chunk, log, future):
             if log.truncation_count != cuts:
                 return False

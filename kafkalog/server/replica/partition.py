@@ -103,17 +103,15 @@ class Partition:
 
     # Roles
 
-    def become_leader(self, role: Role, high_watermark: int | None = None) -> bool:
+    def become_leader(self, role: Role) -> bool:
         """Apply a role in which this node leads. Return True if the node became the leader of a new epoch.
 
         A role of an older partition epoch is ignored. Within a leader epoch, the state of the followers and the start
         offset of the epoch are kept (PART-15). Without followers, the high watermark is the log end. With followers, it
-        starts at `high_watermark` (the checkpoint's), limited to the log (PART-12), and then moves with the followers.
+        starts at the log's, which is the checkpoint's after a start (PART-12), and then moves with the followers.
         """
         before = self.role
         if role.partition_epoch < before.partition_epoch:
-            epochs = (role.partition_epoch, before.partition_epoch)
-            _LOG.info("%s: ignored partition epoch %d, which is older than %d", self.topic_partition, *epochs)
             return False
         is_new = before.leader != self.node_id or role.leader_epoch > before.leader_epoch
         others = [node_id for node_id in role.replicas if node_id != self.node_id]
@@ -126,8 +124,6 @@ class Partition:
             self.leader_epoch_start_offset = self.log.log_end_offset
         self.log.leader_epoch = role.leader_epoch
         self.log.high_watermark_follows_end = not others
-        if others and high_watermark is not None and is_new:
-            self.log.update_high_watermark(high_watermark)
         self.role = role
         if not others:
             self.log.update_high_watermark(self.log.log_end_offset)
@@ -253,11 +249,10 @@ class Partition:
         return True
 
     def _raise_high_watermark(self) -> None:
-        role = self.role
-        if role.leader != self.node_id or self.is_under_min_isr:
+        if self.is_under_min_isr:
             return
         end = self.log.readable_end("log_end")
-        mark = next_high_watermark(end, role, self.followers, self._now_ms(), self.lag_max_ms)
+        mark = next_high_watermark(end, self.role, self.followers, self._now_ms(), self.lag_max_ms)
         if mark.message_offset >= 0:
             self.log.maybe_increment_high_watermark(mark)
 
@@ -446,7 +441,7 @@ class Partition:
     def drop_late(self, left: int | None = None) -> bool:
         """Remove late followers (`lag_max_ms`) and one that `left` from the ISR. Return True if any were removed."""
         role, end = self.role, self.log.log_end_offset
-        if not self.followers or role.leader != self.node_id:
+        if not self.followers:
             return False
         if left in self.followers:
             self.followers[left] = LEFT

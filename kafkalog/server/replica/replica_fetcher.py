@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kafkalog.config.keys import MAX_INT
 from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.error_codes import ErrorCode, code_of
@@ -50,7 +51,6 @@ _DELETED: Final = frozenset({
 """Errors about a topic that the leader has deleted, until this node deletes it, too."""
 _FAILURES_OF_A_DELETE: Final = 5
 """After so many of these errors, in about two seconds, it is news that the topic is still here."""
-_NEWEST_EPOCH: Final = 2**31 - 1
 ABOUT_LEADERS: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
 })  # fmt: skip
@@ -268,7 +268,7 @@ class ReplicaFetcher:
             if _is_idle(partition, plan):
                 self.states[key] = state.moved(state.position, is_in_sync=True)
             else:
-                newest = state.leader_epoch if state.leader_epoch >= 0 else _NEWEST_EPOCH
+                newest = state.leader_epoch if state.leader_epoch >= 0 else MAX_INT
                 tasks.append(FollowerTask(key, partition, plan, newest))
         if not tasks:
             return

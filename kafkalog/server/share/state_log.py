@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_ready
@@ -143,16 +144,12 @@ class ShareStateLog:
         return self._number
 
     def write(self, key: ShareKey, change: Change) -> None:
-        """Store a change of a state: an update, or a snapshot after many updates."""
-        before = self._states.get(key) or Placed(ShareState(-1), -1, 0)
+        """Store a change of a known state: an update, or a snapshot after many updates."""
+        before = self._states[key]
         after = changed(before.state, change)
         most = self._node.config["share.coordinator.snapshot.update.records.per.snapshot"]
-        if before.offset < 0 or before.updates >= most:
-            now_ms = self._node.clock()
-            created_ms = after.created_ms or now_ms
-            after = after._replace(
-                snapshot_epoch=after.snapshot_epoch + 1, created_ms=created_ms, written_ms=now_ms
-            )
+        if before.updates >= most:
+            after = after._replace(snapshot_epoch=after.snapshot_epoch + 1, written_ms=self._node.clock())
             self._snapshot(key, after, before.number)
             return
         self._append(key, update_record(key, after.snapshot_epoch, change))
@@ -226,27 +223,43 @@ class ShareStateLog:
 
         A state that is old, and behind which much was written, is stored again first: it would hold back all others.
         """
-        if self._node.topics.get(SHARE_GROUP_STATE) is None:
+        topic, states = self._node.topics.get(SHARE_GROUP_STATE), self._states
+        if topic is None:
             return
         await self.loaded()
-        for place in {self._place(key) for key in self._states}:
-            if place.partition in self._failed or any(self._place(key) == place for key in self._unreadable):
-                continue
-            try:
-                await self._prune_partition(place)
-            except (KafkalogError, OSError) as error:
-                _LOG.error("old records of %s cannot be deleted: %s", place, error)
+        keys_of: dict[TopicPartition, list[ShareKey]] = {}
+        ends = self._ends(topic.partitions)  # what other states are stored from now on lies behind
+        turns = CooperativeYield()
+        for key in tuple(states):
+            await turns.row()
+            keys_of.setdefault(self._place(key), []).append(key)
+        unreadable = {self._place(key) for key in self._unreadable}
+        for place, keys in keys_of.items():
+            if self._states is not states:  # the topic was deleted meanwhile
+                return
+            if place in ends and place not in unreadable:
+                try:
+                    await self._prune_partition(place, keys, ends[place])
+                except (KafkalogError, OSError) as error:
+                    _LOG.error("old records of %s cannot be deleted: %s", place, error)
 
-    async def _prune_partition(self, place: TopicPartition) -> None:
+    def _ends(self, partitions: int) -> dict[TopicPartition, int]:
+        ends = {}
+        for number in range(partitions):
+            place = TopicPartition(SHARE_GROUP_STATE, number)
+            with suppress(KafkalogError):  # it is offline
+                ends[place] = self._node.replicas.find(place).log.log_end_offset
+        return ends
+
+    async def _prune_partition(self, place: TopicPartition, keys: list[ShareKey], first: int) -> None:
         partition = self._node.replicas.find(place)
         now_ms = self._node.clock()
         old_ms = now_ms - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
-        keys = self.keys(lambda key: self._place(key) == place)
-        for key in keys:
+        for key in [key for key in keys if key in self._states]:
             state, offset, _, number = self._states[key]
             if state.written_ms < old_ms and offset + 2 * len(keys) < partition.log.log_end_offset:
                 state = state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
                 self._snapshot(key, state, number)
-        first = min((self._states[key].offset for key in keys), default=0)
+            first = min(first, self._states[key].offset)
         if first > partition.log.log_start_offset:
             await self._node.run(partition.delete_records, min(first, partition.log.high_watermark))

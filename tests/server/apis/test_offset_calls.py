@@ -73,7 +73,9 @@ def test_a_leader_that_does_not_know_yet_says_so_as_the_version_knows(tmp_path: 
     async def body(node: Node) -> None:
         node.replicas.append_now(T0, make_batch(), "client")
         replicas = (node.node_id, 7)
-        node.replicas.find(T0).become_leader(Role(node.node_id, 1, 1, replicas, replicas), 0)
+        partition = node.replicas.find(T0)
+        partition.log.update_high_watermark(0)
+        partition.become_leader(Role(node.node_id, 1, 1, replicas, replicas))
         assert [(await list_offsets(node, version, -1))[0][0] for version in (4, 5)] == [
             ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE
         ]  # fmt: skip

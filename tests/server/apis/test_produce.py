@@ -296,7 +296,7 @@ def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:
 
     async def body(node: Node) -> None:
         partition = node.replicas.find(T0)
-        partition.become_leader(Role(node.node_id, 1, 1, (node.node_id, 7), (node.node_id, 7)), 0)
+        partition.become_leader(Role(node.node_id, 1, 1, (node.node_id, 7), (node.node_id, 7)))
         data = batch([R(bytes(size), timestamp=5_000)])
         tree = produce_tree(node, 9, {("t", 0): data}, acks=-1, timeout=60_000)
         tracemalloc.start()

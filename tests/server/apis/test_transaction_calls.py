@@ -295,7 +295,7 @@ def test_a_marker_of_an_admin_is_reported_once_it_is_replicated(tmp_path: Path) 
     async def work(node: Node) -> None:
         partition = node.replicas.partition("t", 0)
         both = (node.node_id, node.node_id + 1)
-        partition.become_leader(Role(node.node_id, 1, partition.role.partition_epoch + 1, both, both), 0)
+        partition.become_leader(Role(node.node_id, 1, partition.role.partition_epoch + 1, both, both))
         topics = [{"name": "t", "partition_indexes": [0, 9]}]
         marker = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0}
         answer = asyncio.ensure_future(call(node, "write_txn_markers", 1, {"markers": [{**marker, "topics": topics}]}))

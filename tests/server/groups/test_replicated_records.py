@@ -20,7 +20,7 @@ def with_a_follower(node: Any) -> Any:
     """The partition of group g, led here, with a follower in sync that has fetched nothing yet."""
     partition = node.replicas.partition(OFFSETS_TOPIC, node.groups.partition_for("g"))
     both = (node.node_id, OTHER)
-    partition.become_leader(Role(node.node_id, 1, partition.role.partition_epoch + 1, both, both), 0)
+    partition.become_leader(Role(node.node_id, 1, partition.role.partition_epoch + 1, both, both))
     return partition
 
 

@@ -32,7 +32,7 @@ def make_leader(node: Node, key: TopicPartition, epoch: int) -> Partition:
     partition: Partition = node.replicas.find(key)
     members = (node.node_id, FOLLOWER)
     role = Role(node.node_id, epoch, partition.role.partition_epoch + 1, members, (node.node_id,))
-    partition.become_leader(role, partition.high_watermark)
+    partition.become_leader(role)
     return partition
 
 

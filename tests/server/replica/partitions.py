@@ -110,7 +110,7 @@ class Replicas(ReplicaManager):
         """The partition, led here with followers; in sync are those of `isr` and the leader."""
         partition = self.find(key)
         role = Role(NODE, epoch, partition.role.partition_epoch + 1, (NODE, *others), (NODE, *isr))
-        partition.become_leader(role, partition.high_watermark)
+        partition.become_leader(role)
         return partition
 
     async def produce(self, *keys: TopicPartition, acks: int = 1, data: bytes | None = None, **more: Any) -> Any:

@@ -132,7 +132,7 @@ def test_a_client_is_answered_when_all_have_let_go(tmp_path: Path) -> None:
                 node.replicas.append_now(key, make_batch(3), "client")
             replicas = (node.node_id, 7)
             partition = node.replicas.find(T0)
-            partition.become_leader(Role(node.node_id, 1, 1, replicas, replicas), 3)
+            partition.become_leader(Role(node.node_id, 1, 1, replicas, replicas))
             assert await rows(node, 0) == [(ErrorCode.REQUEST_TIMED_OUT, -1), (0, 3), unknown]
             task = asyncio.create_task(rows(node, 600_000))
             while not node.replicas.waiting.deletion.delayed:

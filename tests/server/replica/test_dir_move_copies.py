@@ -55,6 +55,23 @@ def test_a_copy_without_progress_ends(logs: tuple[UnifiedLog, UnifiedLog]) -> No
     assert future.log_end_offset == 2
 
 
+def test_a_future_log_that_is_longer_is_cut(logs: tuple[UnifiedLog, UnifiedLog]) -> None:
+    """At a start before their ends are compared, later by the next copy."""
+    log, future = logs
+    append(log, 0, 4, timestamp=1)
+    append(future, 0, 6, timestamp=1)
+    count = dir_moves.prepare_future(log, future, None)
+    assert (count, future.log_end_offset) == (log.truncation_count, 4)
+    append(future, 4, 2, timestamp=1)
+    assert dir_moves.prepare_future(log, future, count) == count and future.log_end_offset == 6
+    assert not dir_moves.copy_chunk(log, future)
+    assert future.log_end_offset == 4 and content(future) == content(log)
+    future.truncate_to(3)
+    append(future, 3, 1, timestamp=2)
+    dir_moves.prepare_future(log, future, None)
+    assert future.log_end_offset == 0, "its last batch is another one"
+
+
 def test_records_that_the_log_lost_in_a_crash_are_not_kept(tmp_path: Path) -> None:
     """The future log has records that the log lost with the machine's power; others have their offsets by now."""
     paths = tmp_path / "a", tmp_path / "b"
@@ -77,7 +94,9 @@ def test_records_that_the_log_lost_in_a_crash_are_not_kept(tmp_path: Path) -> No
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_log_that_is_cut_while_it_moves_is_copied_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_cut_while_it_moves_is_copied_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A follower whose leader changed cuts its log and appends other records."""
     a, b = tmp_path / "a", tmp_path / "b"
     copy_chunk, cuts = dir_moves.copy_chunk, [1]
@@ -108,7 +127,9 @@ def test_a_log_that_is_cut_while_it_moves_is_copied_anew(tmp_path: Path, monkeyp
                 await asyncio.sleep(0.01)
             assert log_of(node).path.startswith(str(target))
             assert content(log_of(node)) == expected
+        assert "the copy of t-0 to another directory begins again" in caplog.messages
 
+    caplog.set_level("INFO", "kafkalog")
     asyncio.run(asyncio.wait_for(run(), 60))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.errors import StorageError
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.server.node.node import Node
 from kafkalog.server.replica import dir_moves
@@ -49,7 +50,7 @@ def log_of(node: Node) -> Any:
     return node.replicas.find(T0).log
 
 
-def test_answers(tmp_path: Path) -> None:
+def test_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
 
     async def run() -> None:
@@ -61,6 +62,7 @@ def test_answers(tmp_path: Path) -> None:
             assert await alter(node, ("relative", "t", [0])) == {("t", 0): 57}
             assert await alter(node, (f"{b}\0", "t", [0])) == {("t", 0): 57}
             assert await alter(node, (b, "t", [9]), (a, "none", [0])) == {("t", 9): 3, ("none", 0): 3}
+            assert f"t-9 cannot be moved to {b}: there is no partition t-9" in caplog.messages
             assert await alter(node) == {}
             assert await alter(node, (current, "t", [0])) == {("t", 0): 0}
             assert await places(node) == {current.name: [False]}
@@ -180,3 +182,37 @@ def test_a_move_leaves_the_appends_to_a_handover_that_has_begun_meanwhile(tmp_pa
             await produce(node, 1)
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("fault", ["of a disk", "of the code"])
+def test_a_move_that_fails_is_logged_and_may_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    error = ValueError("a fault") if fault == "of the code" else StorageError("the disk is full")
+    prepare, failures = dir_moves.prepare_future, [error]
+
+    def prepare_future(*given: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return prepare(*given)
+
+    async def run() -> None:
+        monkeypatch.setattr(dir_moves, "prepare_future", prepare_future)
+        async with node_for(a, b) as node:
+            await node.topics.create("t", 1)
+            await produce(node, 3)
+            target = b if Path(log_of(node).path).parent == a else a
+            for count in (1, 0):
+                assert await alter(node, (target, "t", [0])) == {("t", 0): 0}
+                while len(node.store.future_logs) != count or node.parts["moves"]._tasks:
+                    await asyncio.sleep(0.001)
+            assert Path(log_of(node).path).parent == target and log_of(node).log_end_offset == 3
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    [logged] = [one for one in caplog.records if one.name == dir_moves.__name__]
+    text = "the move of t-0 to another directory is given up"
+    if fault == "of a disk":
+        assert (logged.getMessage(), logged.exc_info) == (f"{text}: the disk is full", None)
+    else:
+        assert logged.getMessage() == text and logged.exc_info is not None and logged.exc_info[1] is error

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from kafkalog.errors import StorageError
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.types import TopicPartition
@@ -44,6 +46,26 @@ async def test_records_without_an_epoch_that_could_not_be_cut_are_cut_before_any
         pair.fetcher.start()
         await pair.until_same(T0)
         assert failures == []
+
+
+@in_loop
+async def test_records_without_an_epoch_behind_the_leaders_end_are_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are below the follower's high watermark, so that nothing is cut before it asks."""
+    async with pair_in(tmp_path) as pair:
+        for log, count in zip(pair.logs(T0), (1, 3), strict=True):
+            builder = LegacyBuilder(0, magic=1)
+            for number in range(count):
+                builder.append(1, None, b"%d" % number)
+                log.append_as_follower(builder.build(), None)
+                builder = LegacyBuilder(number + 1, magic=1)
+        own = make_follower(pair.own, T0, 0, make_leader(pair.leader, T0, 0))
+        own.log.update_high_watermark(3)
+        pair.fetcher.follow(own, 0)
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert "t-0: the leader has offsets 0 to 1; the log is truncated to its end" in caplog.messages
 
 
 @in_loop

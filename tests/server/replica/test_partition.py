@@ -32,6 +32,7 @@ from kafkalog.types import LogOffsetMetadata, TopicPartition
 from tests.server.replica.partitions import (
     NODE,
     T0,
+    T1,
     Replicas,
     consumer_params,
     make_batch,
@@ -55,7 +56,7 @@ def open_leader(path: Path, *, leader_epoch: int = 0) -> Partition:
     path.mkdir()
     log = UnifiedLog.open(path, LogConfig(), high_watermark_follows_end=False)
     partition = Partition(TopicPartition("t", 0), log, NODE, lambda: 0)
-    partition.become_leader(Role(NODE, leader_epoch, 0, (NODE, 2), (NODE, 2)), 0)
+    partition.become_leader(Role(NODE, leader_epoch, 0, (NODE, 2), (NODE, 2)))
     return partition
 
 
@@ -111,7 +112,9 @@ def test_under_min_isr_the_high_watermark_stays(tmp_path: Path) -> None:
     run(tmp_path, body, min_insync_replicas=3)
 
 
-def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(tmp_path: Path) -> None:
+def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """PART-2: without it the high watermark goes on; each change counts in the partition epoch."""
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, 3, isr=(2, 3))
@@ -122,13 +125,17 @@ def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(tmp_path: P
         record_fetch(partition, 2, 1)
         assert not partition.drop_late()
         await replicas.time.passes(1)
-        assert partition.drop_late() and not partition.drop_late()
+        assert partition.drop_late() and not partition.drop_late() and not replicas.find(T1).drop_late()
+        assert not partition.follower_fetched(2, FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), 0, 0)
         assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2), epoch + 1)
         assert partition.high_watermark == 1
         assert not record_fetch(partition, 3, 0) and partition.role.isr == (1, 2)  # below the high watermark
         record_fetch(partition, 3, 1)
         assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2, 3), epoch + 2)
+        logged = [message for message in caplog.messages if "ISR" in message]
+        assert logged == ["t-0: the ISR shrank to (1, 2)", "t-0: node 3 rejoined the ISR: (1, 2, 3)"]
 
+    caplog.set_level("INFO", "kafkalog")
     run(tmp_path, body)
 
 
@@ -224,9 +231,9 @@ def with_epochs(tmp_path: Path) -> Partition:
     return partition
 
 
-def divergence(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
+def divergence(partition: Partition, epoch: int, offset: int, *, replica: int = 2) -> tuple[int, int] | None:
     asked = request_at(T0, offset, last_fetched_epoch=epoch)
-    result = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
+    result = partition.read(consumer_params(replica_id=replica, isolation="log_end"), asked, 1000, True)
     assert result.diverging_epoch is None or result.size == 0
     return result.diverging_epoch
 
@@ -236,7 +243,9 @@ def test_a_last_epoch_that_ended_elsewhere_is_told(with_epochs: Partition) -> No
     assert with_epochs.leader_epoch == 10
     expected = {(2, 5): (0, 2), (0, 4): (0, 2), (6, 6): (4, 13), (5, 9): (4, 13), (10, 18): (10, 17)}
     expected[9, 17] = (10, 17)  # it has all from before the epoch, and begins it
+    expected[0, 3] = (0, 2)
     assert {key: divergence(with_epochs, *key) for key in expected} == expected
+    assert divergence(with_epochs, 9, 17, replica=0) == (10, 17) and divergence(with_epochs, 9, 17, replica=-1) is None
     assert all(divergence(with_epochs, *key) is None for key in ((0, 2), (7, 14), (10, 17)))
     with pytest.raises(OffsetOutOfRange):
         divergence(with_epochs, 11, 5)
@@ -247,7 +256,7 @@ def test_a_last_epoch_that_ended_elsewhere_is_told(with_epochs: Partition) -> No
 def test_the_log_start_wins_over_divergence(with_epochs: Partition) -> None:
     """PART-7."""
     with_epochs.log.maybe_increment_log_start_offset(5)
-    assert divergence(with_epochs, 2, 8) == (2, 5)
+    assert divergence(with_epochs, 2, 8) == (2, 5) and divergence(with_epochs, 3, 5) is None
     with pytest.raises(OffsetOutOfRange):
         divergence(with_epochs, 0, 0)
 
@@ -268,6 +277,9 @@ def test_latest_by_isolation(tmp_path: Path) -> None:
         for level in (None, "high_watermark", "committed"):
             earliest = partition.offset_for_time(-2, level)
             assert earliest is not None and tuple(earliest) == (0, -1, 3)
+            for timestamp in (-2, -4):
+                empty = replicas.find(T1).offset_for_time(timestamp, level)
+                assert empty is not None and empty.offset == 0
 
     run(tmp_path, body)
 
@@ -278,7 +290,8 @@ def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
         for time in (100, 200, 300):
             await replicas.produce(T0, data=make_batch(timestamp=time))
         partition = replicas.find(T0)
-        partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE, 2)), 1)
+        partition.log.update_high_watermark(1)
+        partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE, 2)))
         assert partition.high_watermark == 1
         with pytest.raises(OffsetNotAvailable):
             partition.offset_for_time(-1, "high_watermark")
@@ -302,6 +315,7 @@ def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(tmp_path: Pat
     async def body(replicas: Replicas) -> None:
         await replicas.produce(T0, data=make_batch(5))
         partition = replicas.find(T0)
+        assert await replicas.delete_records(T0, 0) == 0 == await replicas.delete_records(T1, -1)
         assert await replicas.delete_records(T0, 2) == 2 == partition.log.log_start_offset
         for wrong in (-2, 6):
             with pytest.raises(OffsetOutOfRange):
@@ -329,9 +343,10 @@ def test_the_high_watermark_begins_at_the_checkpoint(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
         await replicas.produce(T0, data=make_batch(6))
         partition = replicas.find(T0)
-        for epoch, checkpoint, expected in ((1, 4, 4), (2, 9, 6), (3, 0, 0)):
-            partition.become_leader(Role(NODE, epoch, epoch, (NODE, 2), (NODE, 2)), checkpoint)
-            assert partition.high_watermark == expected
+        for epoch, checkpoint in ((1, 4), (2, 6), (3, 0)):
+            partition.log.update_high_watermark(checkpoint)
+            partition.become_leader(Role(NODE, epoch, epoch, (NODE, 2), (NODE, 2)))
+            assert partition.high_watermark == checkpoint
 
     run(tmp_path, body)
 
@@ -368,18 +383,27 @@ def test_the_low_watermark_is_that_of_the_future_log_where_it_is_behind(tmp_path
     assert partition.delete_records(3) == 3
 
 
-def test_a_batch_that_begins_before_an_empty_log_begins_it_anew(tmp_path: Path) -> None:
+def test_a_batch_that_begins_before_an_empty_log_begins_it_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """PART-13."""
+    caplog.set_level("INFO", "kafkalog")
     partition = open_leader(tmp_path / "t-0")
     partition.log.truncate_fully_and_start_at(5)
     with pytest.raises(UnexpectedAppendOffset):
         partition.append_as_follower(make_batch(base_offset=3, leader_epoch=0), 0)
     assert partition.log.log_end_offset == 5
+    with pytest.raises(UnexpectedAppendOffset):
+        partition.append_as_follower(make_batch(5, leader_epoch=0), 0)  # it ends below the log's start
     partition.append_as_follower(make_batch(3, base_offset=4, leader_epoch=0), 0)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (4, 7)
+    assert "t-0: the log restarts at 4 instead of 5" in caplog.messages
     with pytest.raises(UnexpectedAppendOffset):
         partition.append_as_follower(make_batch(3, base_offset=5, leader_epoch=0), 0)
     assert partition.log.log_end_offset == 7
+    partition.log.truncate_fully_and_start_at(7)
+    partition.append_as_follower(make_batch(8, leader_epoch=0), 0)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 8)
 
 
 def test_a_role_of_the_same_epoch_keeps_what_is_known(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def step(partition: Partition, name: str) -> None:
         case "follower":
             log.update_high_watermark(log.log_end_offset)
         case "epoch":
-            partition.become_leader(role._replace(leader_epoch=role.leader_epoch + 1), 0)
+            log.update_high_watermark(0)
+            partition.become_leader(role._replace(leader_epoch=role.leader_epoch + 1))
         case "isr":
             partition.role = role._replace(isr=(NODE,) if FOLLOWER in role.isr else (NODE, FOLLOWER))
         case "cut":
@@ -77,7 +78,7 @@ def test_what_stands_is_what_reading_again_would_give(steps: list[str], reader: 
         path.mkdir()
         log = UnifiedLog.open(path, LogConfig(), high_watermark_follows_end=False)
         partition = Partition(KEY, log, NODE, lambda: 0)
-        partition.become_leader(Role(NODE, 0, 0, (NODE, FOLLOWER), (NODE, FOLLOWER)), 0)
+        partition.become_leader(Role(NODE, 0, 0, (NODE, FOLLOWER), (NODE, FOLLOWER)))
         try:
             for one in steps:
                 state = log.state

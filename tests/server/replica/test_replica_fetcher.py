@@ -127,7 +127,7 @@ async def test_no_checkpoint_says_more_than_a_cut_leaves(tmp_path: Path) -> None
 
 
 @in_loop
-async def test_a_leader_that_has_let_go_of_the_begin(tmp_path: Path) -> None:
+async def test_a_leader_that_has_let_go_of_the_begin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with pair_in(tmp_path) as pair:
         for index in range(30):
             pair.append(T0, b"%d" % index)
@@ -140,6 +140,7 @@ async def test_a_leader_that_has_let_go_of_the_begin(tmp_path: Path) -> None:
         await pair.until_same(T0, T1)
         assert (own.log_start_offset, own.log_end_offset) == (20, 30)
         assert bytes_from(own, 20)[:8] == (20).to_bytes(8, "big")
+        assert "t-0: the leader has offsets 20 to 30; the log is restarted at its start" in caplog.messages
         await pair.fetcher.stop()
         for index in range(30):
             pair.append(T1, b"%d" % index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,11 +97,14 @@ async def test_records_are_copied_in_parts_if_the_group_says_so(
         assert node.replicas.partition(LETTERS, 0).log.log_end_offset == 9
     assert [value for _, value in contents(tmp_path)] == values
     with kafkalog.open(tmp_path / f"{LETTERS}-0") as log:
-        assert len(list(log.batches())) > 2
+        sizes = [one.size for one in log.batches()]
+        assert len(sizes) > 2 and max(sizes) <= 1000
 
 
 @in_loop
-async def test_a_record_that_is_too_large_for_a_letter_is_not_copied_and_others_are(tmp_path: Path) -> None:
+async def test_a_record_that_is_too_large_for_a_letter_is_not_copied_and_others_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         await node.topics.create(LETTERS, 1, ENABLED | {"max.message.bytes": "1000"})
         member = await with_letters(node, errors_deadletterqueue_copy_record_enable="true")
@@ -112,6 +116,30 @@ async def test_a_record_that_is_too_large_for_a_letter_is_not_copied_and_others_
     assert [offset for offset, _, _ in letters(tmp_path)] == [0, 1, 2]
     with kafkalog.open(tmp_path / f"{LETTERS}-0") as log:
         assert [record.value for record in log.records()] == [b"first", None, b"last"]
+    [logged] = [text for text in caplog.messages if "too large for a copy" in text]
+    assert logged.startswith("a record of t-0 from 0 on is too large for a copy in dlq.t-0: ")
+
+
+@in_loop
+async def test_letters_of_records_that_cannot_be_read_have_no_copies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create(LETTERS, 1, ENABLED)
+        member = await with_letters(node, errors_deadletterqueue_copy_record_enable="true")
+        await produce(node, 2)
+        assert await member.acquired() == [(0, 1, 1)]
+        with (tmp_path / "t-0" / f"{0:020}.log").open("r+b") as segment:
+            segment.seek(-1, os.SEEK_END)
+            last = segment.read(1)
+            segment.seek(-1, os.SEEK_END)
+            segment.write(bytes([last[0] ^ 1]))
+        assert await member.complete((0, 1, REJECT)) == 0
+        await until_archived(node, 0)
+    assert letters(tmp_path) == [(0, "1", REJECTED), (1, "1", REJECTED)]
+    assert contents(tmp_path) == [(None, None)] * 2
+    [logged] = [text for text in caplog.messages if "cannot be copied" in text]
+    assert logged.startswith("records of t-0 from 0 on cannot be copied to dead letters: ")
 
 
 PROBLEMS: Final[dict[str, tuple[str, dict[str, str] | None, str]]] = {

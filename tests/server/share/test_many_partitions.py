@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.node.topics import SHARE_GROUP_STATE
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.share import sessions
 from kafkalog.server.share.state import ShareKey
@@ -60,6 +61,31 @@ async def test_a_waiting_fetch_looks_at_its_partitions_in_turns(tmp_path: Path) 
         rows, turns = await before
         assert rows[LAST].acquired_records == ((1, 1, 1),)
         assert turns >= COUNT // TURN_ROWS
+
+
+@in_loop
+async def test_states_are_pruned_in_turns_and_those_that_come_meanwhile_stay(tmp_path: Path) -> None:
+    keys = [ShareKey("g", UUID(int=1), number) for number in range(2 * COUNT)]
+
+    async def meanwhile(log: Any) -> None:
+        for key in keys[COUNT:] + keys[:COUNT]:  # those that are known have later records than the others then
+            log.initialize(key, 1, 7)
+
+    async with node_for(tmp_path, **SMALL) as node:
+        log = node.shares.log
+        assert not await log.ready(keys[0])
+        for key in keys[:COUNT] * 2:
+            log.initialize(key, 1, 5)
+        await log.prune()
+        assert node.replicas.partition(SHARE_GROUP_STATE, 0).log.log_start_offset == COUNT
+        _, turns = await turns_during(log.prune())  # nothing is deleted, which would take a thread
+        assert turns >= COUNT // TURN_ROWS
+        others = asyncio.create_task(meanwhile(log))
+        await log.prune()
+        await others
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.shares.log.loaded()
+        assert set(node.shares.log.keys(lambda key: True)) == set(keys)
 
 
 @in_loop

@@ -334,6 +334,8 @@ async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(t
         assert [kind for kind, _ in stored(tmp_path)] == [0, 0, 1, 1, 0, 1, 1, 0]
         last = stored(tmp_path)[-1][1]
         assert (last["snapshotEpoch"], last["startOffset"], last["stateEpoch"]) == (2, 5, 2)
+        first = stored(tmp_path)[0][1]
+        assert (first["leaderEpoch"], first.get("deliveryCompleteCount", -1), first["snapshotEpoch"]) == (0, -1, 0)
         await node.shares.log.prune()
         assert log.log_start_offset == 1, "the other partition's only record"
     async with node_for(tmp_path, **settings) as node:
@@ -345,6 +347,7 @@ async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(t
         node.shares.log.write(states.ShareKey("g", node.topics.get("t").id, 1), states.Change(0, -1, 0, ()))
         await node.shares.log.prune()
         assert node.replicas.find(PLACE).log.log_start_offset == 7, "an idle state was stored again"
+        assert stored(tmp_path)[-1][1]["snapshotEpoch"] == 1
 
 
 @in_loop

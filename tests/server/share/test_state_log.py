@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog._core.batch.encode import encode_ready
+from kafkalog.config.topic import LogConfig
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.records import Record
 from kafkalog.server.node.parts import make_part
@@ -152,3 +153,72 @@ async def test_a_state_of_a_later_format_is_not_served_and_others_are(tmp_path: 
         assert not log.has_lost(keys[0]), "a later version has it"
         found = log.get(keys[1])
         assert found is not None and found.start == 3
+        await node.topics.delete(SHARE_GROUP_STATE)
+        assert await log.ready(keys[0]) == 0, "it was in the deleted topic"
+
+
+@in_loop
+async def test_a_partition_that_cannot_be_read_leaves_the_others_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = SMALL | {"share_coordinator_state_topic_num_partitions": 2}
+    keys = [ShareKey("g", UUID(int=5), number) for number in range(20)]
+    async with node_for(tmp_path, **settings) as node:
+        for key in keys:
+            assert await node.shares.log.ready(key) == 0
+            node.shares.log.initialize(key, 1, 3)
+        held = {key: node.shares.log._place(key).partition for key in keys}
+    [file] = (tmp_path / f"{SHARE_GROUP_STATE}-0").glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    async with node_for(tmp_path, **settings) as node:
+        log = node.shares.log
+        assert {await log.ready(key) for key in keys if not held[key]} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert {await log.ready(key) for key in keys if held[key]} == {0}
+        assert log.keys(lambda _: True) == [key for key in keys if held[key]]
+        assert not any(log.has_lost(key) for key in keys)
+        await node.topics.delete(SHARE_GROUP_STATE)
+        assert {await log.ready(key) for key in keys} == {0}
+        [logged] = [one for one in caplog.records if one.name == state_log.__name__]
+        assert f"the states of {SHARE_GROUP_STATE}-0 cannot be read: " in logged.getMessage() and not logged.exc_info
+
+
+@in_loop
+async def test_a_partition_whose_old_records_must_stay_does_not_hold_up_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = SMALL | {"share_coordinator_state_topic_num_partitions": 2}
+    keys = [ShareKey("g", UUID(int=5), number) for number in range(20)]
+    async with node_for(tmp_path, **settings) as node:
+        log = node.shares.log
+        for key in keys * 2:
+            assert await log.ready(key) == 0
+            log.initialize(key, 1, 3)
+        logs = [node.replicas.partition(SHARE_GROUP_STATE, number).log for number in (0, 1)]
+        first = log._place(keys[0]).partition  # it is pruned first
+        assert {state.snapshot_epoch for key in keys if (state := log.get(key)) is not None} == {1}
+        logs[first].config = LogConfig(cleanup_policy="compact")
+        await log.prune()
+        assert [logs[number].log_start_offset > 0 for number in (first, 1 - first)] == [False, True]
+        reason = "can not be deleted due to the configured policy"
+        assert [text for text in caplog.messages if "old records" in text] == [
+            f"old records of {SHARE_GROUP_STATE}-{first} cannot be deleted: "
+            f"Records of partition {SHARE_GROUP_STATE}-{first} {reason}"
+        ]
+
+
+@in_loop
+async def test_a_stop_ends_the_pruning(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        log = node.shares.log
+        timer = log._timer
+        assert timer is not None and not timer.cancelled()
+        log._prune_periodically()
+        assert log._timer is not timer and log._pruning is not None
+        timer = log._timer
+        await log._pruning
+        await node.shares.stop()
+        assert timer.cancelled() and log._timer is timer
+        node.parts["shares"] = make_part(node, "shares")
+        await node.shares.start()
