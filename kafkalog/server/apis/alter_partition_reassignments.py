@@ -37,7 +37,9 @@ async def handle(node: Node, context: RequestContext, request: AlterPartitionRea
                 {"partition_index": row.partition_index, "error_code": code, "error_message": message}
             )
         rows.append({"name": one.name, "partitions": partitions})
-    return _answer(request, Refused(ErrorCode.NONE, None if rows else ""), rows)
+    if not rows:
+        return _answer(object(), Refused(ErrorCode.NONE, ""), rows)  # a request for nothing gets the defaults
+    return _answer(request, Refused(ErrorCode.NONE), rows)
 
 
 def nodes_of_partition(node: Node, topic: str, index: int) -> Sequence[int]:

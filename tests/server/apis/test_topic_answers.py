@@ -1,0 +1,130 @@
+"""Answers about topics where calls contradict themselves, as a broker gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+
+from kafkalog.server.node.node import Node
+from tests.server.looping import in_loop
+from tests.server.nodes import call, node_for
+
+OTHER_ID: Final = UUID(int=77)
+
+
+def new_topic(name: str, partitions: int = 1, factor: int = 1, **settings: str | None) -> dict[str, Any]:
+    configs = [{"name": key.replace("_", "."), "value": value} for key, value in settings.items()]
+    return {
+        "name": name, "num_partitions": partitions, "replication_factor": factor, "assignments": [], "configs": configs
+    }  # fmt: skip
+
+
+async def create(node: Node, *topics: dict[str, Any]) -> list[Any]:
+    tree = {"topics": topics, "timeout": 5000, "validate_only": False}
+    return list((await call(node, "create_topics", 7, tree)).topics)
+
+
+async def delete(node: Node, *topics: tuple[str | None, UUID | None]) -> list[tuple[Any, ...]]:
+    rows = [{"name": name, "topic_id": topic_id} for name, topic_id in topics]
+    answer = await call(node, "delete_topics", 6, {"topics": rows, "timeout": 5000})
+    return [(row.name, row.topic_id, int(row.error_code)) for row in answer.responses]
+
+
+@in_loop
+async def test_a_new_topics_settings_are_shown_in_the_words_of_the_request(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        (row,) = await create(node, new_topic("t", preallocate=" TRUE ", cleanup_policy="delete , compact"))
+        shown = {one.name: one.value for one in row.configs}
+        assert (shown["preallocate"], shown["cleanup.policy"]) == (" TRUE ", "delete , compact")
+        assert node.topics.own_settings("t") == {"preallocate": "true", "cleanup.policy": "delete,compact"}
+
+
+@in_loop
+async def test_too_many_partitions_refuse_the_whole_call(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        rows = await create(node, new_topic("twice"), new_topic("large", 10_001), new_topic("twice"), new_topic("t"))
+        assert [(row.name, int(row.error_code)) for row in rows] == [
+            ("twice", 44), ("large", 44), ("twice", 44), ("t", 44),
+        ]  # fmt: skip
+        rows = await create(node, new_topic("twice", 6000), new_topic("twice", 6000), new_topic("t"))
+        assert [(row.name, int(row.error_code)) for row in rows] == [("twice", 42), ("t", 0)]  # no partitions of theirs
+
+
+@in_loop
+async def test_numbers_of_partitions_are_checked_before_nodes(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        (row,) = await create(node, new_topic("t", 0, 3))
+        assert row.error_code == 37
+        (row,) = await create(node, new_topic("t", 1, 3))
+        assert row.error_code == 38
+
+
+@in_loop
+async def test_a_setting_given_with_and_without_a_value_is_refused(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        configs = [{"name": "flush.messages", "value": None}, {"name": "flush.messages", "value": "5"}]
+        (row,) = await create(node, {**new_topic("t"), "configs": configs})
+        assert (row.error_code, row.error_message) == (40, "Null value not supported for topic configs: flush.messages")
+
+
+@in_loop
+async def test_topics_that_are_named_and_given_by_id(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        (topic_id,) = [row.topic_id for row in await create(node, new_topic("t"))]
+        assert await delete(node, (None, topic_id), ("t", None)) == [("t", topic_id, 42)]
+        assert await delete(node, (None, None), (None, None)) == [(None, None, 42)] * 2
+        both = [("t", OTHER_ID, 42)] * 2
+        assert await delete(node, ("t", OTHER_ID), ("t", OTHER_ID)) == both
+        assert node.topics.get("t") is not None
+        twice = [("t", None), ("t", None), (None, topic_id)]
+        assert await delete(node, *twice) == [("t", None, 42), ("t", topic_id, 0)]
+
+
+@pytest.mark.parametrize("named", [["a"], ["a", "c"]])
+@in_loop
+async def test_a_cursor_is_at_a_topic_that_is_asked_for(tmp_path: Path, named: list[str]) -> None:
+    async with node_for(tmp_path) as node:
+        await create(node, new_topic("a"), new_topic("b"), new_topic("c"))
+        tree = {"topics": [{"name": name} for name in named], "response_partition_limit": 9,
+                "cursor": {"topic_name": "b", "partition_index": 0}}  # fmt: skip
+        answer = await call(node, "describe_topic_partitions", 0, tree)
+        assert [(row.name, int(row.error_code)) for row in answer.topics] == [(name, 42) for name in named]
+        answer = await call(node, "describe_topic_partitions", 0, {**tree, "topics": []})
+        assert [row.name for row in answer.topics] == ["b", "c"]
+
+
+@in_loop
+async def test_operations_are_told_of_topics_that_are_not_there(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        tree = {"topics": [{"name": "none"}, {"name": "a b"}], "response_partition_limit": 9, "cursor": None}
+        rows = (await call(node, "describe_topic_partitions", 0, tree)).topics
+        found = [(row.name, int(row.error_code), row.topic_authorized_operations) for row in rows]
+        assert found == [("a b", 17, 3576), ("none", 3, 3576)]
+
+
+@in_loop
+async def test_a_refused_answer_has_no_cluster(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        flags = dict.fromkeys((
+            "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations",
+        ), False)  # fmt: skip
+        answer = await call(node, "metadata", 10, {"topics": [{"name": "t", "topic_id": OTHER_ID}], **flags})
+        assert [(row.name, row.topic_id, int(row.error_code)) for row in answer.topics] == [("t", OTHER_ID, 42)]
+        assert (answer.brokers, answer.controller_id, answer.cluster_id) == ((), -1, None)
+        tree = {"include_cluster_authorized_operations": False, "include_fenced_brokers": False, "endpoint_type": 2}
+        refused = await call(node, "describe_cluster", 2, tree)
+        assert (refused.error_code, refused.brokers, refused.controller_id, refused.cluster_id) == (114, (), -1, "")
+
+
+@in_loop
+async def test_a_reassignment_of_nothing_has_the_defaults(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await create(node, new_topic("t"))
+        rows = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}]
+        for topics, expected in (([], True), (rows, False)):
+            tree = {"timeout": 1000, "allow_replication_factor_change": False, "topics": topics}
+            answer = await call(node, "alter_partition_reassignments", 1, tree)
+            assert (answer.error_code, answer.allow_replication_factor_change) == (0, expected)
