@@ -24,7 +24,7 @@ async def handle(node: Node, context: RequestContext, request: DescribeUserScram
     counts = Counter(user.name for user in request.users or ())
     rows: list[Tree] = []
     for name in counts or sorted(users):
-        code, message = ErrorCode.NONE, None
+        code, message = ErrorCode.NONE, ""
         if counts[name] > 1:
             code = ErrorCode.DUPLICATE_RESOURCE
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
@@ -34,4 +34,4 @@ async def handle(node: Node, context: RequestContext, request: DescribeUserScram
         mechanisms = {} if code else users[name]
         infos = [{"mechanism": NUMBERS[one], "iterations": keys.iterations} for one, keys in sorted(mechanisms.items())]
         rows.append({"user": name, "error_code": code, "error_message": message, "credential_infos": infos})
-    return {"error_code": ErrorCode.NONE, "error_message": None, "results": rows}
+    return {"error_code": ErrorCode.NONE, "error_message": "", "results": rows}

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 
 _FIRST_WITH_SESSIONS: Final = 7
-_FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_EPOCHS: Final = 9
 _FIRST_WITH_LAST_EPOCH: Final = 12
 _FIRST_WITH_IDS: Final = 13
@@ -204,7 +203,7 @@ async def _answers(
         topic, index = key
         if topic not in topics:
             found = node.topics.get(topic) if isinstance(topic, str) else node.topics.by_number(topic)
-            if found is None or node.authorizer.is_enabled or context.api_version < _FIRST_WITH_ZSTD:
+            if found is None or node.authorizer.is_enabled:
                 topics[topic] = _checked(node, context, params, topic, found)
             else:
                 topics[topic] = found.name, None if isinstance(topic, str) else found.id, 0, found.partitions
@@ -293,9 +292,6 @@ def _checked(
         code = 0 if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not code and found is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not code and context.api_version < _FIRST_WITH_ZSTD:
-        is_packed = node.topics.settings(name).compression_type == "zstd"
-        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_packed else 0
     return name, topic_id, code, 0 if found is None else found.partitions
 
 

@@ -128,3 +128,83 @@ async def test_a_reassignment_of_nothing_has_the_defaults(tmp_path: Path) -> Non
             tree = {"timeout": 1000, "allow_replication_factor_change": False, "topics": topics}
             answer = await call(node, "alter_partition_reassignments", 1, tree)
             assert (answer.error_code, answer.allow_replication_factor_change) == (0, expected)
+
+
+RETENTION: Final = ("retention.ms", 0, "5")
+APPEND: Final = ("retention.ms", 2, "5")
+BAD: Final = ("retention.ms", 0, "x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "code"),
+    [
+        (2, "none", RETENTION, 3), (2, "none", BAD, 40), (2, "none", APPEND, 40), (2, "a b", RETENTION, 17),
+        (2, "a b", BAD, 17), (2, "a b", APPEND, 40), (2, "", RETENTION, 42), (2, "", APPEND, 40),
+        (32, "", ("share.isolation.level", 2, "x"), 40), (32, "", ("share.isolation.level", 0, "x"), 42),
+        (4, "1", ("max.connections.per.ip.overrides", 2, "127.0.0.9:5"), 40),
+        (4, "", ("cordoned.log.dirs", 0, ""), 42), (4, "1", ("cordoned.log.dirs", 0, ""), 0),
+    ],
+)  # fmt: skip
+@in_loop
+async def test_operations_and_values_are_checked_before_a_topic_is_looked_for(
+    tmp_path: Path, kind: int, name: str, changes: tuple[str, int, str], code: int
+) -> None:
+    async with node_for(tmp_path) as node:
+        key, operation, value = changes
+        row = {"name": key, "config_operation": operation, "value": value}
+        tree = {"resources": [{"resource_type": kind, "resource_name": name, "configs": [row]}], "validate_only": True}
+        (answer,) = (await call(node, "incremental_alter_configs", 1, tree)).responses
+        assert answer.error_code == code
+
+
+@in_loop
+async def test_a_nodes_values_are_checked_before_the_least_replicas_in_sync(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        for value, code in (("x", 42), ("5", 40)):  # all settings are replaced: min.insync.replicas would be removed
+            row = {"name": "log.retention.ms", "value": value}
+            resource = {"resource_type": 4, "resource_name": "", "configs": [row]}
+            (answer,) = (
+                await call(node, "alter_configs", 2, {"resources": [resource], "validate_only": False})
+            ).responses
+            assert answer.error_code == code
+
+
+@in_loop
+async def test_an_unknown_type_refuses_the_whole_description(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        rows = [{"resource_type": kind, "resource_name": "1", "configuration_keys": None} for kind in (4, 64)]
+        answer = await call(node, "describe_configs", 4, {"resources": rows, "include_synonyms": False})
+        assert [(row.resource_type, int(row.error_code), row.configs) for row in answer.results] == [
+            (4, 42, ()), (64, 42, ()),
+        ]  # fmt: skip
+
+
+@in_loop
+async def test_synonyms_begin_with_a_settings_own_name(tmp_path: Path) -> None:
+    """As a broker of 4.4 with these settings shows them."""
+    settings = {"log.retention.hours": 3, "log.retention.minutes": 9}
+    async with node_for(tmp_path, **settings) as node:
+        names = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"]
+        row = {"resource_type": 4, "resource_name": "1", "configuration_keys": names}
+        answer = await call(node, "describe_configs", 4, {"resources": [row], "include_synonyms": True})
+        found = {one.name: [(other.name, other.value) for other in one.synonyms] for one in answer.results[0].configs}
+        hours = [("log.retention.hours", "3"), ("log.retention.hours", "168")]
+        assert found == {
+            "log.retention.ms": [], "log.retention.minutes": [("log.retention.minutes", "9"), *hours],
+            "log.retention.hours": hours,
+        }  # fmt: skip
+        await node.dynamic.change("1", {"follower.replication.throttled.rate": "5"})
+        row["configuration_keys"] = ["follower.replication.throttled.rate"]
+        answer = await call(node, "describe_configs", 4, {"resources": [row], "include_synonyms": True})
+        assert [(one.value, one.source) for one in answer.results[0].configs[0].synonyms] == [("5", 2)]
+
+
+@in_loop
+async def test_throttled_replicas_may_have_gaps(tmp_path: Path) -> None:
+    """A broker accepts empty items only in these lists."""
+    async with node_for(tmp_path) as node:
+        name = "leader.replication.throttled.replicas"
+        (row,) = await create(node, new_topic("t", **{name.replace(".", "_"): "0:1,"}))
+        assert row.error_code == 0 and node.topics.own_settings("t") == {name: "0:1,"}
+        (row,) = await create(node, new_topic("u", cleanup_policy="delete,"))
+        assert row.error_code == 40
