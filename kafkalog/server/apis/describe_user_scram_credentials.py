@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.scram import NUMBERS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Answer:
     """Return the requested users, or all users."""
-    node.authorizer.require_cluster(context, Operation.DESCRIBE, explains=True)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE)
     users = node.credentials.file.state.users
     counts = Counter(user.name for user in request.users or ())
     rows: list[Tree] = []
@@ -35,3 +35,11 @@ async def handle(node: Node, context: RequestContext, request: DescribeUserScram
         infos = [{"mechanism": NUMBERS[one], "iterations": keys.iterations} for one, keys in sorted(mechanisms.items())]
         rows.append({"user": name, "error_code": code, "error_message": message, "credential_infos": infos})
     return {"error_code": ErrorCode.NONE, "error_message": "", "results": rows}
+
+
+def refused(
+    node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest, error: Refused
+) -> Answer:
+    """Return the error, and once more for each requested user, whose name is left out as by a broker."""
+    row = {"user": "", "error_code": error.code, "error_message": error.message, "credential_infos": ()}
+    return {"error_code": error.code, "error_message": error.message, "results": [row] * len(request.users or ())}

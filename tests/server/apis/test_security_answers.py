@@ -102,3 +102,24 @@ async def test_an_acl_is_of_a_host(tmp_path: Path) -> None:
     async with node_for(tmp_path, **ACLS) as node:
         (row,) = (await call(node, "create_acls", 3, {"creations": [acl_creation(host="")]})).results
         assert (row.error_code, row.error_message) == (42, "Host pattern cannot be null or empty")
+
+
+@in_loop
+async def test_refused_answers_repeat_what_was_asked_for(tmp_path: Path) -> None:
+    async with node_for(tmp_path, authorizer_class_name="StandardAuthorizer") as node:
+        topics: list[Any] = [{"name": "t", "partition_indexes": [0, 3]}]
+        answer = await call(node, "list_partition_reassignments", 0, {"timeout": 1000, "topics": topics})
+        (row,) = answer.topics
+        assert (answer.error_code, row.name, [one[:2] for one in row.partitions]) == (31, "t", [(0, ()), (3, ())])
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}]
+        tree = {"timeout": 1000, "allow_replication_factor_change": False, "topics": topics}
+        answer = await call(node, "alter_partition_reassignments", 1, tree)
+        (row,) = answer.responses
+        assert (answer.error_code, answer.allow_replication_factor_change) == (31, True)
+        assert [(one.partition_index, int(one.error_code)) for one in row.partitions] == [(0, 31)]
+        tree = {"users": [{"name": "a"}, {"name": "b"}]}
+        answer = await call(node, "describe_user_scram_credentials", 0, tree)
+        assert (answer.error_code, answer.error_message) == (31, None)
+        assert [(row.user, int(row.error_code), row.error_message) for row in answer.results] == [("", 31, None)] * 2
+        answer = await call(node, "describe_client_quotas", 1, {"components": [], "strict": False})
+        assert (answer.error_code, answer.error_message) == (31, None)
