@@ -280,16 +280,16 @@ def _checked(
     if isinstance(topic, str):
         name, topic_id = topic, None
     elif found is None:
-        return "", None if topic is None else UUID(int=topic), ErrorCode.UNKNOWN_TOPIC_ID, 0
+        name, topic_id = "", None if topic is None else UUID(int=topic)
     else:
         name, topic_id = found.name, found.id
-    code = 0
-    if node.authorizer.is_enabled:
+    code = 0 if found is not None or isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID
+    if node.authorizer.is_enabled and (not code or params.is_from_follower):
         if params.is_from_follower:
             allowed = node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
         else:
             allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name)
-        code = 0 if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        code = code if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not code and found is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return name, topic_id, code, 0 if found is None else found.partitions

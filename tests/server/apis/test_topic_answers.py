@@ -9,8 +9,9 @@ from uuid import UUID
 import pytest
 
 from kafkalog.server.node.node import Node
+from tests.server.apis.test_security_calls import acl_creation, acl_filter
 from tests.server.looping import in_loop
-from tests.server.nodes import call, node_for
+from tests.server.nodes import call, connection_for, node_for
 
 OTHER_ID: Final = UUID(int=77)
 
@@ -208,3 +209,20 @@ async def test_throttled_replicas_may_have_gaps(tmp_path: Path) -> None:
         assert row.error_code == 0 and node.topics.own_settings("t") == {name: "0:1,"}
         (row,) = await create(node, new_topic("u", cleanup_policy="delete,"))
         assert row.error_code == 40
+
+
+@in_loop
+async def test_who_may_not_delete_a_topic_learns_no_more_than_from_a_broker(tmp_path: Path) -> None:
+    async with node_for(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:ANONYMOUS") as node:
+        (topic_id,) = [row.topic_id for row in await create(node, new_topic("t"))]
+        stranger = connection_for("User:u")
+        for operation, code in ((8, 3), (0, 29)):  # who may describe it learns that there is none
+            if operation:
+                await call(node, "create_acls", 3, {"creations": [acl_creation(resource_name="*", operation=8)]})
+            else:
+                await call(node, "delete_acls", 3, {"filters": [acl_filter(resource_name_filter="*")]})
+            rows = [{"name": "none", "topic_id": None}, {"name": "t", "topic_id": None},
+                    {"name": None, "topic_id": topic_id}]  # fmt: skip
+            tree = {"topics": rows, "timeout": 1000}
+            answer = await call(node, "delete_topics", 6, tree, connection=stranger)
+            assert [int(row.error_code) for row in answer.responses] == [code, 29, 29]
