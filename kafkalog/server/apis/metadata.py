@@ -151,13 +151,14 @@ async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns:
 async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool, to_create: list[str]) -> Tree:
     """Return the row of a missing topic. If allowed, the leader creates it; another node adds it to `to_create`."""
     is_internal = name in INTERNAL
+    creates = may_create or (is_internal and _is_node(node, context))  # another node needs it for its coordinators
+    if creates and not _may_create(node, context, name):
+        return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
     try:
         check_name(name)
     except InvalidTopic:
         return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-    if may_create or (is_internal and _is_node(node, context)):  # another node needs it for its coordinators
-        if not _may_create(node, context, name):
-            return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
+    if creates:
         if not node.quorum.leads:
             to_create.append(name)
         else:

@@ -226,3 +226,13 @@ async def test_who_may_not_delete_a_topic_learns_no_more_than_from_a_broker(tmp_
             tree = {"topics": rows, "timeout": 1000}
             answer = await call(node, "delete_topics", 6, tree, connection=stranger)
             assert [int(row.error_code) for row in answer.responses] == [code, 29, 29]
+
+
+@pytest.mark.parametrize(("creates", "code"), [(True, 29), (False, 17)])
+@in_loop
+async def test_the_right_to_create_comes_before_the_name(tmp_path: Path, creates: bool, code: int) -> None:
+    async with node_for(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:ANONYMOUS") as node:
+        await call(node, "create_acls", 3, {"creations": [acl_creation(resource_name="*", operation=8)]})
+        tree = {"topics": [{"name": "a b"}], "allow_auto_topic_creation": creates}
+        (row,) = (await call(node, "metadata", 4, tree, connection=connection_for("User:u"))).topics
+        assert row.error_code == code
