@@ -100,7 +100,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         found = sessions.resume(session_id, epoch, uses_ids, list(requested.values()), forgotten)
         if isinstance(found, ErrorCode):
             return answer_tree((), {}, int(found))
-        session, requested = found, found.partitions
+        session, requested = found, found.partitions or requested  # one that ends empty is as none
 
     params = _params(node, context, request, replica_id)
     if epoch == FINAL and not requested and context.is_between_nodes:  # a follower that stops

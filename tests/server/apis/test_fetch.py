@@ -279,6 +279,20 @@ def test_a_session_may_begin_without_partitions(tmp_path: Path) -> None:
     run_node(tmp_path, body)
 
 
+def test_a_session_that_ends_answers_what_was_asked_for(tmp_path: Path) -> None:
+    """As a broker where a request adds and forgets the only partition."""
+
+    async def body(node: Node) -> None:
+        made = await fetch(node, {("t", 0): 0}, epoch=0)
+        session: dict[str, Any] = {"session_id": made.session_id}
+        gone = [{"topic": "t", "partitions": [0]}]
+        last = await fetch(node, {("t", 0): 100}, epoch=1, forgotten=gone, **session)
+        assert [row.error_code for row in partition_rows(last)] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+        assert last.session_id == 0 and (await fetch(node, {}, epoch=2, **session)).error_code == 70
+
+    run_node(tmp_path, body)
+
+
 def test_an_error_in_a_session_is_told_and_so_is_its_end(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         made = await fetch(node, {("t", 0): 5, ("gone", 0): 0}, epoch=0)
