@@ -186,6 +186,8 @@ def parse_value(key: Key, value: object) -> Any:
     limit = _LIMITS.get(key.kind)
     if limit is not None and not -limit - 1 <= parsed <= limit:
         raise ConfigError(f"{key.name}={value!r} does not fit the type {key.kind}")
+    if key.kind == "list" and "" in parsed and (key.check is None or not key.check.passes(parsed)):
+        raise ConfigError(f"{key.name}={value!r} is not a list: an item of the list is empty")
     if key.check is not None and not key.check.passes(parsed):
         raise ConfigError(f"{key.name}={value!r} is not accepted", hint=f"it takes {key.check.text}")
     return parsed
@@ -242,8 +244,6 @@ def _parse_list(value: Any) -> tuple[str, ...]:
     listed = tuple(dict.fromkeys(items))
     if not all(isinstance(item, str) for item in listed):
         raise ValueError("a list of give text")
-    if "" in listed:
-        raise ValueError("an item of the list is empty")
     return listed
 
 

@@ -23,7 +23,8 @@ SEGMENT_REFERENCE_FLOOR: Final = 1 << 20
 
 
 def _replicas(value: tuple[str, ...]) -> bool:
-    return value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value)
+    """Return True for what a broker accepts, also with empty items."""
+    return "".join(value) == "*" or all(re.fullmatch(r"([0-9]+:[0-9]+)?", item) for item in value)
 
 
 _GZIP_LEVEL = Check("1 to 9, or -1", lambda value: value == -1 or 1 <= value <= 9)

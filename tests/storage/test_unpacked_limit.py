@@ -12,6 +12,7 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import MAX_TIMESTAMP
+from tests.raw_batches import batch as raw_batch
 from tests.storage import logs
 
 GZIP, NONE = CompressionType.GZIP, CompressionType.NONE
@@ -68,4 +69,22 @@ def test_what_is_stored_is_looked_up_and_cleaned_only_below_the_limit(tmp_path: 
     log = open_log(tmp_path, 1000)
     assert log.offset_for_time(MAX_TIMESTAMP).offset == 2
     clean(LogToClean.of(log, 0, log.active_segment.base_offset, ASKED), SkimpyOffsetMap(24 * 100), now_ms=logs.NOW)
+    log.close()
+
+
+@pytest.mark.parametrize("size", [400, 900])
+def test_the_largest_timestamp_below_the_log_start_is_found_within_the_limit(tmp_path: Path, size: int) -> None:
+    """As a broker finds it after DeleteRecords, while its segment is there."""
+    log = open_log(tmp_path, 2**31 - 9)
+    log.append_as_leader(batch_of(10, size))
+    log.append_as_leader(bytearray(raw_batch(0, [(1000, b"k", b"v")])))
+    log.update_high_watermark(3)
+    log.maybe_increment_log_start_offset(2)
+    log.close()
+    log = open_log(tmp_path, 500)
+    if size < 500:
+        assert log.offset_for_time(MAX_TIMESTAMP).offset == 1
+    else:
+        with pytest.raises(InvalidRecord, match="more than 500 bytes, decompressed"):
+            log.offset_for_time(MAX_TIMESTAMP)
     log.close()

@@ -37,7 +37,9 @@ async def handle(node: Node, context: RequestContext, request: AlterPartitionRea
                 {"partition_index": row.partition_index, "error_code": code, "error_message": message}
             )
         rows.append({"name": one.name, "partitions": partitions})
-    return _answer(request, Refused(ErrorCode.NONE, None if rows else ""), rows)
+    if not rows:
+        return _answer(object(), Refused(ErrorCode.NONE, ""), rows)  # a request for nothing gets the defaults
+    return _answer(request, Refused(ErrorCode.NONE), rows)
 
 
 def nodes_of_partition(node: Node, topic: str, index: int) -> Sequence[int]:
@@ -68,9 +70,16 @@ def refusal_of(replicas: Sequence[int], nodes: Sequence[int]) -> str | None:
     return problem
 
 
-def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
-    """Return the error at the top level, and no rows."""
-    return _answer(request, error, [])
+def refused(
+    node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest, error: Refused
+) -> Answer:
+    """Return the error at the top level and for each partition."""
+    given = {"error_code": error.code, "error_message": error.message}
+    rows: list[dict[str, object]] = [
+        {"name": one.name, "partitions": [{"partition_index": row.partition_index, **given} for row in one.partitions]}
+        for one in request.topics
+    ]
+    return _answer(object(), error, rows)
 
 
 def _answer(request: object, error: Refused, rows: list[dict[str, object]]) -> Answer:

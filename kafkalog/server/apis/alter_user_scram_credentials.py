@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import StorageError
@@ -59,18 +58,18 @@ def refused(node: Node, context: RequestContext, request: AlterUserScramCredenti
 
 
 def _check_rows(request: AlterUserScramCredentialsRequest, state: SecurityState) -> dict[str, _Result]:
-    """Return each user's first error code and message, or NONE and None if its changes are valid."""
+    """Return each user's error code and message, or NONE and None if its change is valid.
+
+    A valid change has to be the only one of its user, as in a broker, even if the mechanisms differ.
+    """
     rows: tuple[_Row, ...] = (*request.deletions, *request.upsertions)
-    counts = Counter((row.name, row.mechanism) for row in rows)
     results: dict[str, _Result] = {}
     for row in rows:
-        if results.get(row.name, (ErrorCode.NONE, None))[0]:
-            continue
-        if counts[row.name, row.mechanism] > 1:
+        if row.name not in results:
+            results[row.name] = _problem(row, state)
+        elif not results[row.name][0]:
             message = "A user credential cannot be altered twice in the same request"
             results[row.name] = (ErrorCode.DUPLICATE_RESOURCE, message)
-        else:
-            results[row.name] = _problem(row, state)
     return results
 
 

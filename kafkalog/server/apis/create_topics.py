@@ -14,7 +14,7 @@ from kafkalog.errors import (
 )
 from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_partition_count
-from kafkalog.server.requests.assignments import check_factor, check_may_assign, check_replicas, nodes_of
+from kafkalog.server.requests.assignments import check_factor, check_may_assign, check_nodes, check_replicas, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -37,9 +37,9 @@ async def handle(node: Node, context: RequestContext, request: CreateTopicsReque
     (`node.before_answers`)."""
     counts: Counter[str] = Counter(topic.name for topic in request.topics)
     may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
-    too_many = _too_many(node, request.topics)
     rows: dict[str, Tree] = {}
     plans: dict[str, TopicPlan] = {}
+    valid: dict[str, CreatableTopic] = {}
     turns = CooperativeYield(_TURN_ROWS)
     for requested in request.topics:
         await turns.row()
@@ -51,33 +51,35 @@ async def handle(node: Node, context: RequestContext, request: CreateTopicsReque
             rows[name] = _error(name, ErrorCode.INVALID_REQUEST, message)
         elif not (may_all or node.authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
             rows[name] = _error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-        elif too_many is not None:
-            rows[name] = _error(name, code_of(too_many), too_many.message)
         else:
-            try:
-                rows[name], plans[name] = {}, _plan(node, context, requested, request.validate_only)
-            except KafkalogError as error:
-                rows[name] = _error(name, code_of(error), error.message)
+            rows[name], valid[name] = {}, requested
+    _check_count(node, valid.values())
+    for name, requested in valid.items():
+        await turns.row()
+        try:
+            plans[name] = _plan(node, context, requested, request.validate_only)
+        except KafkalogError as error:
+            rows[name] = _error(name, code_of(error), error.message)
     created: Sequence[Topic | KafkalogError] = [plan.topic for plan in plans.values()]
     if plans and not request.validate_only:
         created = await _create(node, list(plans.values()))
-    configs: dict[tuple[tuple[str, str], ...], list[Tree]] = {}  # many topics of a request have the same settings
+    configs: dict[tuple[tuple[str, str | None], ...], list[Tree]] = {}  # many topics have the same settings
     for (name, plan), topic in zip(plans.items(), created, strict=True):
         await turns.row()
         if isinstance(topic, KafkalogError):
             rows[name] = _error(name, code_of(topic), topic.message)
         else:
-            key = tuple(plan.settings.items())
+            given = {config.name: config.value for config in valid[name].configs}
+            key = tuple(given.items())
             if key not in configs:
-                configs[key] = created_rows(node, node.store.config.log_config(plan.settings))
+                configs[key] = created_rows(node, node.store.config.log_config(plan.settings), given)
             rows[name] = _row(node, context, topic, configs[key])
     return {"topics": list(rows.values())}
 
 
 def refused(node: Node, context: RequestContext, request: CreateTopicsRequest, error: Refused) -> Answer:
-    """Return the error for each topic."""
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return {"topics": [_error(name, error.code, error.message) for name in names]}
+    """Return the error for each topic, also for one that is named twice."""
+    return {"topics": [_error(topic.name, error.code, error.message) for topic in request.topics]}
 
 
 def _plan(node: Node, context: RequestContext, requested: CreatableTopic, validate_only: bool) -> TopicPlan:
@@ -86,9 +88,9 @@ def _plan(node: Node, context: RequestContext, requested: CreatableTopic, valida
     Raises as `Topics.plan`, ConfigError, ThrottlingQuotaExceeded.
     """
     node.topics.check_new(requested.name)
-    settings = checked_topic_settings(
-        {config.name: config.value for config in requested.configs}, node.store.config.topic_defaults
-    )
+    given = {config.name: config.value for config in requested.configs}
+    given |= {config.name: None for config in requested.configs if config.value is None}  # even if named again
+    settings = checked_topic_settings(given, node.store.config.topic_defaults)
     plan = node.topics.plan(requested.name, _partitions(node, requested), settings)
     if not validate_only:
         node.quotas.record_mutations(context, plan.topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
@@ -118,9 +120,10 @@ def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree])
 def _partitions(node: Node, requested: CreatableTopic) -> int:
     """Return the number of partitions for a new topic; -1 means the node's default."""
     if not requested.assignments:
-        check_factor(requested.replication_factor, len(nodes_of(node)))
+        check_factor(requested.replication_factor)
         if requested.num_partitions < -1 or requested.num_partitions == 0:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        check_nodes(requested.replication_factor, len(nodes_of(node)))
         return requested.num_partitions
     prefix = "A manual partition assignment was specified, but"
     if requested.replication_factor != -1:
@@ -133,8 +136,8 @@ def _partitions(node: Node, requested: CreatableTopic) -> int:
     return len(requested.assignments)
 
 
-def _too_many(node: Node, topics: Iterable[CreatableTopic]) -> KafkalogError | None:
-    """Return the error for all topics if the call asks for more partitions than allowed, else None."""
+def _check_count(node: Node, topics: Iterable[CreatableTopic]) -> None:
+    """Raise Refused, for the whole call, if these topics have more partitions than one call may create."""
     total = 0
     for topic in topics:
         if topic.assignments:
@@ -146,8 +149,7 @@ def _too_many(node: Node, topics: Iterable[CreatableTopic]) -> KafkalogError | N
     try:
         check_partition_count(total)
     except PolicyViolation as error:
-        return error
-    return None
+        raise Refused(ErrorCode(code_of(error)), error.message) from None
 
 
 def _error(name: str, error_code: int, message: str | None) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.server.wire.writer import Tree
 
 _DISABLED_FROM: Final = 3
+_Named = tuple[str | None, UUID | None]
 _STRICT_FROM: Final = 5
 """First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
@@ -33,23 +34,22 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
         raise Refused(code, code.message)
     requested = _requested_topics(request)
-    names = Counter(name for name, _ in requested if name is not None)
-    ids = Counter(topic_id for _, topic_id in requested if topic_id is not None)
+    names = Counter(name for name, topic_id in requested if name is not None and topic_id is None)
+    ids = Counter(topic_id for name, topic_id in requested if name is None and topic_id is not None)
+    found_by_name = (node.topics.get(name) for name, count in names.items() if count == 1)
+    both = {
+        topic.id for topic in found_by_name
+        if topic is not None and topic.id in ids and _denied(node, context, topic.name, None, topic) is None
+    }  # fmt: skip
     rows: list[Tree] = []
     to_delete: dict[int, Topic] = {}
     turns = CooperativeYield()
-    for name, topic_id in dict.fromkeys(requested):
+    for name, topic_id in _distinct(requested):
         await turns.row()
-        code = ErrorCode.INVALID_REQUEST
-        if name is not None and topic_id is not None:
-            rows.append(_row(name, topic_id, code, "You may not specify both topic name and topic id."))
-        elif name is None and topic_id is None:
-            rows.append(_row(None, None, code, "Neither topic name nor id were specified."))
-        elif name is not None and names[name] > 1:
-            rows.append(_row(name, None, code, "Duplicate topic name."))
-        elif topic_id is not None and ids[topic_id] > 1:
-            rows.append(_row(None, topic_id, code, "Duplicate topic id."))
-        else:
+        problem = _problem(node, name, topic_id, (names, ids, both))
+        if problem is not None:
+            rows.append(problem)
+        elif topic_id not in both:  # else the row of its name has the error
             found = _find_topic(node, context, name, topic_id)
             if isinstance(found, Topic):
                 to_delete[len(rows)] = found
@@ -65,6 +65,38 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
         elif error is not None:
             rows[row_number] = _refusal(topic, error)
     return {"responses": rows}
+
+
+def _distinct(requested: Sequence[_Named]) -> list[_Named]:
+    """Return what gets a row: a name or an id once, and every request with neither or with both."""
+    once = dict.fromkeys(requested)
+    return [one for one in requested if (one[0] is None) == (one[1] is None) or once.pop(one, one) is None]
+
+
+def _problem(
+    node: Node,
+    name: str | None,
+    topic_id: UUID | None,
+    counts: tuple[Mapping[str, int], Mapping[UUID, int], Collection[UUID]],
+) -> Tree | None:
+    """Return the row of a request that contradicts itself or another one, else None.
+
+    `counts` are how often each name and id comes alone, and the ids of topics that come by both.
+    """
+    names, ids, both = counts
+    code = ErrorCode.INVALID_REQUEST
+    if name is not None and topic_id is not None:
+        return _row(name, topic_id, code, "You may not specify both topic name and topic id.")
+    if topic_id is not None:
+        return _row(None, topic_id, code, "Duplicate topic id.") if ids[topic_id] > 1 else None
+    if name is None:
+        return _row(None, None, code, "Neither topic name nor id were specified.")
+    if names[name] > 1:
+        return _row(name, None, code, "Duplicate topic name.")
+    topic = node.topics.get(name)
+    if topic is not None and topic.id in both:
+        return _row(name, topic.id, code, "The provided topic name maps to an ID that was already supplied.")
+    return None
 
 
 async def _failures(node: Node, names: list[str], ids: Mapping[str, UUID]) -> dict[str, KafkalogError]:
@@ -86,7 +118,7 @@ def refused(node: Node, context: RequestContext, request: DeleteTopicsRequest | 
     return {"responses": rows}
 
 
-def _requested_topics(request: DeleteTopicsRequest | NamesRequest) -> list[tuple[str | None, UUID | None]]:
+def _requested_topics(request: DeleteTopicsRequest | NamesRequest) -> list[_Named]:
     if hasattr(request, "topics"):
         return [(topic.name, topic.topic_id) for topic in request.topics]
     return [(name, None) for name in request.topic_names]
@@ -97,13 +129,9 @@ def _find_topic(node: Node, context: RequestContext, name: str | None, topic_id:
     topic = node.topics.by_id(topic_id) if name is None else node.topics.get(name)
     if name is None and topic is None:
         return _row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
-    topic_name = topic.name if topic is not None else str(name)
-    if not node.authorizer.allows_cluster(context, Operation.DELETE):
-        for operation in (Operation.DESCRIBE, Operation.DELETE):
-            if not node.authorizer.allows(context, operation, ResourceType.TOPIC, topic_name):
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                shows_name = name is not None or operation == Operation.DELETE
-                return _row(topic_name if shows_name else None, topic_id, code, code.message)
+    denied = _denied(node, context, name, topic_id, topic)
+    if denied is not None:
+        return denied
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _row(name, None, code, code.message)
@@ -112,6 +140,21 @@ def _find_topic(node: Node, context: RequestContext, name: str | None, topic_id:
     except KafkalogError as error:
         return _refusal(topic, error)
     return topic
+
+
+def _denied(
+    node: Node, context: RequestContext, name: str | None, topic_id: UUID | None, topic: Topic | None
+) -> Tree | None:
+    """Return the row of a topic that the client may not delete, or not know of; else None."""
+    topic_name = topic.name if topic is not None else str(name)
+    if node.authorizer.allows_cluster(context, Operation.DELETE):
+        return None
+    for operation in (Operation.DESCRIBE, Operation.DELETE) if topic is not None else (Operation.DESCRIBE,):
+        if not node.authorizer.allows(context, operation, ResourceType.TOPIC, topic_name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            shows_name = name is not None or operation == Operation.DELETE
+            return _row(topic_name if shows_name else None, topic_id, code, code.message)
+    return None
 
 
 def _row(name: str | None, topic_id: UUID | None, error_code: int, message: str | None) -> Tree:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
     """Return the matching quotas."""
-    node.authorizer.require_cluster(context, Operation.DESCRIBE_CONFIGS, explains=True)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE_CONFIGS)
     quota_filter = QuotaFilter(request.components, request.strict)
     rows = [
         {

@@ -36,17 +36,24 @@ async def handle(node: Node, context: RequestContext, request: DescribeClusterRe
         {"broker_id": node_id, "host": host, "port": port, "rack": rack_of(node, node_id), "is_fenced": False}
         for node_id, host, port in addresses(node, context.connection.listener)
     )
-    empty = refused(node, context, request, Refused(ErrorCode.NONE))
-    return {**empty, "brokers": brokers, "cluster_authorized_operations": operations}
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "endpoint_type": _BROKERS,
+        "cluster_id": node.cluster_id,
+        "controller_id": node.quorum.leader,
+        "brokers": brokers,
+        "cluster_authorized_operations": operations,
+    }
 
 
 def refused(node: Node, context: RequestContext, request: object, error: Refused) -> dict[str, object]:
-    """Return the error and no node."""
+    """Return the error, without a cluster and its nodes."""
     return {
         "error_code": error.code,
         "error_message": error.message,
         "endpoint_type": _BROKERS,
-        "cluster_id": node.cluster_id,
-        "controller_id": node.quorum.leader,
+        "cluster_id": "",
+        "controller_id": -1,
         "brokers": (),
     }

@@ -28,7 +28,9 @@ _NAMES: Final = {GROUP: "Group name", CLIENT_METRICS: "Client metrics subscripti
 
 
 async def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> Answer:
-    """Return the settings, or an error, for each resource independently."""
+    """Return the settings, or an error, for each resource independently. Raise InvalidRequest for an unknown type."""
+    if any(one.resource_type not in KINDS for one in request.resources):
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST.message or "")
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}  # once each
     rows = [_row(node, context, request, one) async for one in in_turns(resources.values(), _TURN_ROWS)]
     return {"results": rows}
@@ -44,10 +46,9 @@ def _row(
     node: Node, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> Tree:
     kind, name = resource.resource_type, resource.resource_name
-    if kind in KINDS:
-        code = denied(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
-        if code is not None:
-            return _error(resource, code, code.message)
+    code = denied(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
+    if code is not None:
+        return _error(resource, code, code.message)
     try:
         configs = _configs(node, request, resource)
     except UnknownTopicOrPartition:
@@ -69,8 +70,6 @@ def _configs(node: Node, request: DescribeConfigsRequest, resource: DescribeConf
     if kind == BROKER:
         check_broker(node, name)
         return broker_rows(node, name, asked)
-    if kind not in KINDS:
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST.message or "")
     if not name:
         raise InvalidRequest(f"{_NAMES[kind]} must not be empty")
     if kind == GROUP:

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 async def handle(node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest) -> Answer:
     """Return up to one page of partitions and the cursor of the next page."""
     cursor = request.cursor
+    is_all = not request.topics
+    if cursor is not None and not is_all and all(topic.name != cursor.topic_name for topic in request.topics):
+        text = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}"
+        raise InvalidRequest(text)
     if cursor is not None and cursor.partition_index < 0:
         raise InvalidRequest(f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor}")
-    is_all = not request.topics
     names = node.topics.names() if is_all else sorted({topic.name for topic in request.topics})
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -66,12 +69,9 @@ async def _row(
     """Return a topic's row, its number of partitions, and the first partition left out, or None if the row has all."""
     await turns.row()
     topic = node.topics.get(name)
+    operations = node.authorizer.allowed_operations(context, ResourceType.TOPIC, name)
     if topic is None:
-        try:
-            check_name(name)
-        except InvalidTopic:
-            return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name), 0, None
-        return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL), 0, None
+        return {**_unknown_row(name), "topic_authorized_operations": operations}, 0, None
     end = min(first + max_partitions, topic.partitions)
     row = {
         "error_code": ErrorCode.NONE,
@@ -79,6 +79,14 @@ async def _row(
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
         "partitions": await partition_rows(node, topic, range(first, end), turns),
-        "topic_authorized_operations": node.authorizer.allowed_operations(context, ResourceType.TOPIC, name),
+        "topic_authorized_operations": operations,
     }
     return row, max(end - first, 0), end if end < topic.partitions else None
+
+
+def _unknown_row(name: str) -> Tree:
+    try:
+        check_name(name)
+    except InvalidTopic:
+        return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+    return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL)

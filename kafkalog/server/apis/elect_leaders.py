@@ -24,18 +24,22 @@ _UNCLEAN: Final = 1
 
 
 async def handle(node: Node, context: RequestContext, request: ElectLeadersRequest) -> Answer:
-    """Take the lead if necessary; return an error code for each named partition, or no rows for all partitions."""
+    """Take the lead if necessary; return an error code for each named partition; for all partitions, only topics."""
     node.authorizer.require_cluster(context, Operation.ALTER)
-    if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
-        raise Refused(ErrorCode.INVALID_REQUEST)
+    kind = getattr(request, "election_type", _PREFERRED)
+    asks_nothing = request.topic_partitions is not None and not request.topic_partitions
+    if kind not in (_PREFERRED, _UNCLEAN) and not asks_nothing:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
     was_leader = node.quorum.leads
     if not was_leader:
-        await node.quorum.promote(is_forced=getattr(request, "election_type", _PREFERRED) == _UNCLEAN)
+        await node.quorum.promote(is_forced=kind == _UNCLEAN)
     turns = CooperativeYield()
-    rows = []
+    rows: list[dict[str, object]] = []
+    if request.topic_partitions is None:
+        rows = [{"topic": name, "partition_result": ()} for name in node.topics.names()]
     for row in request.topic_partitions or ():
         results = []
-        for number in dict.fromkeys(row.partitions):
+        for number in row.partitions:
             await turns.row()
             results.append(_result(node, row.topic, number, was_leader))
         rows.append({"topic": row.topic, "partition_result": results})

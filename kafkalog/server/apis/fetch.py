@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 
 _FIRST_WITH_SESSIONS: Final = 7
-_FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_EPOCHS: Final = 9
 _FIRST_WITH_LAST_EPOCH: Final = 12
 _FIRST_WITH_IDS: Final = 13
@@ -101,7 +100,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         found = sessions.resume(session_id, epoch, uses_ids, list(requested.values()), forgotten)
         if isinstance(found, ErrorCode):
             return answer_tree((), {}, int(found))
-        session, requested = found, found.partitions
+        session, requested = found, found.partitions or requested  # one that ends empty is as none
 
     params = _params(node, context, request, replica_id)
     if epoch == FINAL and not requested and context.is_between_nodes:  # a follower that stops
@@ -204,7 +203,7 @@ async def _answers(
         topic, index = key
         if topic not in topics:
             found = node.topics.get(topic) if isinstance(topic, str) else node.topics.by_number(topic)
-            if found is None or node.authorizer.is_enabled or context.api_version < _FIRST_WITH_ZSTD:
+            if found is None or node.authorizer.is_enabled:
                 topics[topic] = _checked(node, context, params, topic, found)
             else:
                 topics[topic] = found.name, None if isinstance(topic, str) else found.id, 0, found.partitions
@@ -281,21 +280,18 @@ def _checked(
     if isinstance(topic, str):
         name, topic_id = topic, None
     elif found is None:
-        return "", None if topic is None else UUID(int=topic), ErrorCode.UNKNOWN_TOPIC_ID, 0
+        name, topic_id = "", None if topic is None else UUID(int=topic)
     else:
         name, topic_id = found.name, found.id
-    code = 0
-    if node.authorizer.is_enabled:
+    code = 0 if found is not None or isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID
+    if node.authorizer.is_enabled and (not code or params.is_from_follower):
         if params.is_from_follower:
             allowed = node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
         else:
             allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name)
-        code = 0 if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        code = code if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not code and found is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not code and context.api_version < _FIRST_WITH_ZSTD:
-        is_packed = node.topics.settings(name).compression_type == "zstd"
-        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_packed else 0
     return name, topic_id, code, 0 if found is None else found.partitions
 
 

@@ -46,21 +46,6 @@ async def handle(node: Node, context: RequestContext, request: MetadataRequest) 
                 row["topic_authorized_operations"] = node.authorizer.allowed_operations(
                     context, ResourceType.TOPIC, row["name"]
                 )
-    return _answer(node, context, rows, _cluster_operations(node, context, request))
-
-
-def refused(node: Node, context: RequestContext, request: MetadataRequest, error: Refused) -> Answer:
-    """Return the error for each requested topic."""
-    topics = () if request is None else request.topics or ()
-    may_be_null = context.api_version >= 12
-    rows = [
-        error_row(error.code, topic.name if may_be_null else topic.name or "", getattr(topic, "topic_id", None))
-        for topic in topics
-    ]
-    return {**_answer(node, context, rows, NOT_ASKED), "error_code": error.code}
-
-
-def _answer(node: Node, context: RequestContext, rows: Sequence[Tree], operations: int) -> dict[str, object]:
     brokers = tuple(
         {**one._asdict(), "rack": rack_of(node, one.node_id)} for one in addresses(node, context.connection.listener)
     )
@@ -69,8 +54,22 @@ def _answer(node: Node, context: RequestContext, rows: Sequence[Tree], operation
         "cluster_id": node.cluster_id or None,
         "controller_id": node.quorum.leader,
         "topics": rows,
-        "cluster_authorized_operations": operations,
+        "cluster_authorized_operations": _cluster_operations(node, context, request),
         "error_code": ErrorCode.NONE,
+    }
+
+
+def refused(node: Node, context: RequestContext, request: MetadataRequest, error: Refused) -> Answer:
+    """Return the error for each requested topic, without the cluster and its nodes."""
+    topics = () if request is None else request.topics or ()
+    rows = [error_row(error.code, topic.name or "", getattr(topic, "topic_id", None)) for topic in topics]
+    return {
+        "brokers": (),
+        "cluster_id": None,
+        "controller_id": -1,
+        "topics": rows,
+        "cluster_authorized_operations": NOT_ASKED,
+        "error_code": error.code,
     }
 
 
@@ -152,13 +151,14 @@ async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns:
 async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool, to_create: list[str]) -> Tree:
     """Return the row of a missing topic. If allowed, the leader creates it; another node adds it to `to_create`."""
     is_internal = name in INTERNAL
+    creates = may_create or (is_internal and _is_node(node, context))  # another node needs it for its coordinators
+    if creates and not _may_create(node, context, name):
+        return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
     try:
         check_name(name)
     except InvalidTopic:
         return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-    if may_create or (is_internal and _is_node(node, context)):  # another node needs it for its coordinators
-        if not _may_create(node, context, name):
-            return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
+    if creates:
         if not node.quorum.leads:
             to_create.append(name)
         else:

@@ -186,7 +186,7 @@ class FetchSessions:
 
     def create(self, rows: Mapping[Key, SessionPartition], uses_ids: bool, is_follower: bool) -> FetchSession | None:
         """Create a session. Return None if there is no room and no session that may be evicted."""
-        if not rows or self.partitions + len(rows) > self._most_partitions or _is_too_long(rows):
+        if self.partitions + len(rows) > self._most_partitions or _is_too_long(rows):
             return None
         now_ms = self._now_ms()
         if len(self._sessions) >= self._slots and not self._evict(is_follower, len(rows), now_ms):

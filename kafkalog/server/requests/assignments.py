@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 GIVEN: Final = "The manual partition assignment includes"
 
 
-def check_factor(factor: int, nodes: int = 1) -> None:
-    """Raise InvalidReplicationFactor unless `factor` is 1 to `nodes`, or -1 for the default.
+def check_factor(factor: int) -> None:
+    """Raise InvalidReplicationFactor unless `factor` is at least 1, or -1 for the default."""
+    if factor == 0 or factor < -1:
+        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+
+
+def check_nodes(factor: int, nodes: int) -> None:
+    """Raise InvalidReplicationFactor for more replicas than nodes.
 
     In a replica set every node has a copy, even if fewer are requested.
     """
-    if factor == 0 or factor < -1:
-        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
     if factor > nodes:
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "

@@ -62,6 +62,8 @@ def acl_of(row: AclCreation) -> Acl:
         raise InvalidRequest(f"Invalid permissionType {acl.permission.name}")
     if not acl.resource_name:
         raise InvalidRequest("Resource name should not be empty")
+    if not acl.host:
+        raise InvalidRequest("Host pattern cannot be null or empty")
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if ":" not in acl.principal:

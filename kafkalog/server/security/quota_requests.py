@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
+import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.config.keys import MAX_INT, MAX_LONG
 from kafkalog.errors import ApiError, InvalidRequest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.quotas import IP_KEYS, KEYS
@@ -18,6 +22,8 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 _TYPES: Final = (USER, CLIENT_ID, IP)
+_TYPE_NAMES: Final = {"int": "an INT", "long": "a LONG"}
+_LARGEST: Final = {"int": MAX_INT, "long": MAX_LONG}
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 
 
@@ -41,7 +47,22 @@ def entity_of(parts: Sequence[EntityData]) -> Entity:
             raise InvalidRequest(f"Empty {kind} not supported")
     if IP in names_by_type and len(names_by_type) > 1:
         raise InvalidRequest("Invalid quota entity combination: ip must not be used with user or client-id")
+    address = names_by_type.get(IP)
+    if address is not None and not _may_be_host(address):
+        raise InvalidRequest(f"{address} is not a valid IP or resolvable host.")
     return tuple(sorted(names_by_type.items()))
+
+
+def _may_be_host(name: str) -> bool:
+    """Return True for an address, and for what may be the name of a host. A broker also looks the name up."""
+    try:
+        if not name.strip("0123456789."):
+            socket.inet_aton(name)
+        elif ":" in name:
+            ipaddress.ip_address(name)
+    except (OSError, ValueError):
+        return False
+    return re.fullmatch(r"[\w.:%-]+", name) is not None
 
 
 def limits_of(entity: Entity, operations: Sequence[OpData]) -> dict[str, float | None]:
@@ -51,15 +72,18 @@ def limits_of(entity: Entity, operations: Sequence[OpData]) -> dict[str, float |
     for one in operations:
         if one.key in limits:
             raise InvalidRequest(f"Duplicate key {one.key}")
-        if one.key not in known:
-            raise InvalidRequest(f"Invalid configuration key {one.key}")
-        if one.remove:
+        if one.remove:  # also of a key that is not known
             limits[one.key] = None
             continue
+        if one.key not in known:
+            raise InvalidRequest(f"Invalid configuration key {one.key}")
         value: float = one.value
         if not 0 < value < float("inf"):
             raise InvalidRequest(f"Quota {one.key} must be greater than 0")
-        if known[one.key] != "double" and value != int(value):
+        kind = known[one.key]
+        if kind in _LARGEST and value > _LARGEST[kind]:
+            raise InvalidRequest(f"Proposed value for {one.key} is too large for {_TYPE_NAMES[kind]}.")
+        if kind != "double" and value != int(value):
             raise InvalidRequest(f"{one.key} cannot be a fractional value.")
         limits[one.key] = value
     return limits

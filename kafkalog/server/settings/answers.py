@@ -45,8 +45,9 @@ async def alter_resources(
     counts = Counter(map(_key, request.resources))
     rows: list[Tree] = []
     turns = CooperativeYield()
-    for key, resource in {_key(resource): resource for resource in request.resources}.items():
+    for resource in request.resources:
         await turns.row()
+        key = _key(resource)
         code: int | None = denied(node, context, Operation.ALTER_CONFIGS, *key)
         message = None if code is None else ErrorCode(code).message
         if counts[key] > 1:

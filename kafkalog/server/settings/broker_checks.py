@@ -18,7 +18,7 @@ LIVE: Final = frozenset({
 })  # fmt: skip
 """Settings of the server that can change at run time, besides those of the store."""
 _OF_LISTENERS: Final = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
-_OF_ONE_BROKER: Final = ("listener.name.", "sasl.", "ssl.")
+_OF_ONE_BROKER: Final = ("cordoned.log.dirs", "listener.name.", "sasl.", "ssl.")
 _OF_ONE_NODE: Final = frozenset({"listeners", "listener.security.protocol.map"})
 _LISTENER: Final = "listener.name."
 _NOT_HERE: Final = frozenset({

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.config.broker import SYNONYMS
 from kafkalog.config.keys import Key, value_text
 from kafkalog.server.settings.broker_checks import UNDEFINED, defined_key
 from kafkalog.server.settings.no_effect import NO_EFFECT
@@ -16,7 +17,7 @@ from kafkalog.server.settings.rows import (
     Asked,
     Synonym,
     setting_row,
-    visible_value,
+    synonyms_of,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ _INTERNAL: Final = UNDEFINED | {
     "unstable.api.versions.enable",
 }  # fmt: skip
 """Settings that a broker returns only if they are set."""
+_WITHOUT_DEFAULT: Final = frozenset({"follower.replication.throttled.rate", "leader.replication.throttled.rate"})
+_FAMILIES: Final = {
+    **{name: names for names in SYNONYMS.values() for name in names},
+    "log.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms",),
+}
+"""Settings that stand for one another, in units of their own; the first one that is set wins."""
 _UNKNOWN_TYPE: Final = 0
 
 
@@ -65,9 +72,11 @@ def _row(
         key = Key(name, "string", None, None, "", False)
         row = setting_row(key, None, found, asked._replace(documented=False), is_read_only=True)
         return {**row, "is_sensitive": True, "config_type": _UNKNOWN_TYPE}
-    found = [Synonym(name, visible_value(name, values[name]), source) for source, values in sources if name in values]
-    if has_default and key.default is not None:
-        found.append(Synonym(name, visible_value(name, key.default), DEFAULT))
+    names = _FAMILIES.get(name, (name,))
+    if has_default:
+        keys = (key if one == name else node.config.key(one) for one in names if one not in _WITHOUT_DEFAULT)
+        sources = (*sources, (DEFAULT, {one.name: one.default for one in keys if one.default is not None}))
+    found = synonyms_of(name, names, sources)
     text = found[0].value if found else None
     return setting_row(key, text, found, asked, is_read_only=not key.dynamic)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog.config.keys import Key, value_text
 from kafkalog.errors import ConfigError, InvalidRequest, UnknownTopicOrPartition
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.topics import check_name
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.broker_checks import defined_key
@@ -20,11 +21,13 @@ from kafkalog.server.settings.kinds import (
     CLIENT_METRICS,
     GROUP,
     KEPT,
+    KINDS,
     TOPIC,
     Change,
     RequestedChange,
 )
 from kafkalog.server.settings.loggers import set_levels
+from kafkalog.server.settings.rows import STRINGS
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -44,12 +47,11 @@ def denied(node: Node, context: RequestContext, operation: Operation, kind: int,
 
 
 def check_resource(node: Node, kind: int, name: str) -> None:
-    """Raise InvalidRequest or UnknownTopicOrPartition unless the resource exists and its settings can change."""
+    """Raise InvalidRequest or InvalidTopic unless the settings of a resource of this name can change."""
     if kind == TOPIC:
         if not name:
             raise InvalidRequest("Default topic resources are not allowed.")
-        if node.topics.get(name) is None:
-            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+        check_name(name)
     elif kind == BROKER:
         check_broker(node, name)
     elif kind == GROUP:
@@ -82,8 +84,10 @@ def _check_node(node: Node, name: str) -> None:
 
 
 def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
-    """Return the settings of a resource itself, name to text."""
+    """Return the settings of a resource itself, name to text; none of a topic that does not exist."""
     if kind == TOPIC:
+        if node.topics.get(name) is None:
+            return {}
         own: Mapping[str, str] = node.topics.own_settings(name)
         return own
     found: Mapping[str, str] = node.dynamic.kept(kind, name) if kind in KEPT else node.dynamic.of(name)
@@ -93,7 +97,10 @@ def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
 async def set_all(
     node: Node, kind: int, name: str, settings: Sequence[tuple[str, str | None]], validate_only: bool
 ) -> None:
-    """Replace all settings of a resource. Raise ConfigError, StorageError, and as `check_resource`."""
+    """Replace all settings of a resource.
+
+    Raises ConfigError, UnknownTopicOrPartition, StorageError, and as `check_resource`.
+    """
     _check_given([setting for setting, _ in settings], [setting for setting, value in settings if value is None])
     check_resource(node, kind, name)
     own = own_settings(node, kind, name)
@@ -109,9 +116,11 @@ async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedCh
         _check_node(node, name)
         set_levels(changes, validate_only)
         return
-    check_resource(node, kind, name)
+    if kind == BROKER or kind not in KINDS:
+        check_resource(node, kind, name)
     own = own_settings(node, kind, name)
     new_values = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
+    check_resource(node, kind, name)  # after the operations: a broker leaves the names of topics to its controller
     if kind != BROKER:  # to remove a setting that is not set, or not known, changes nothing
         new_values = {setting: value for setting, value in new_values.items() if value is not None or setting in own}
     await _set(node, kind, name, own, new_values, validate_only)
@@ -151,6 +160,8 @@ async def _set(
         if value is not None:
             check_value(topic_key(setting), value)
     check_together(remaining, node.store.config.topic_defaults)
+    if node.topics.get(name) is None:
+        raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
     if not validate_only and changes:
         await node.topics.alter(name, changes)
 
@@ -165,7 +176,7 @@ def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -
         raise InvalidRequest(f"Unknown operation type {one.config_operation}")
     operation_name = Change(one.config_operation).name
     key = _key(node, kind, one.name, operation_name)
-    if key.kind != "list":
+    if key.kind != "list" or one.name in STRINGS:
         raise _no_list(kind, one.name, operation_name)
     text = value_text(key.default) if current is None else current
     items = [item for item in text.split(",") if item]

@@ -116,11 +116,6 @@ class DynamicSettings(Changing, Part):
 
     def check(self, changes: Mapping[str, str | None], resource: str) -> None:
         """Raise ConfigError or InvalidRequest unless all these settings may change at run time."""
-        if MIN_ISR in changes and resource:
-            raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
-        if MIN_ISR in changes and changes[MIN_ISR] is None:
-            raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
-        self._check_cordoned(changes.get(_CORDONED))
         try:
             overridden = () if resource else self.of(str(self._node.node_id))
             check_broker_changes(self._node.config, changes, resource, overridden)
@@ -128,6 +123,11 @@ class DynamicSettings(Changing, Part):
             self._node.config.store.changed({name: given[name] for name in given if name in STORE_NAMES})
         except ConfigError as error:
             raise InvalidRequest(error.message) from None
+        self._check_cordoned(changes.get(_CORDONED))
+        if MIN_ISR in changes and resource:
+            raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+        if MIN_ISR in changes and changes[MIN_ISR] is None:
+            raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
 
     def _has_effect(self, name: str) -> bool:
         """Return True for a setting of this server; others are only kept."""

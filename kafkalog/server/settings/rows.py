@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.config.broker import SYNONYMS
@@ -35,7 +36,7 @@ _SHORTS: Final = frozenset({
     "share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor",
     "transaction.state.log.replication.factor",
 })  # fmt: skip
-_STRINGS: Final = frozenset({"listener.security.protocol.map", "max.connections.per.ip.overrides"})
+STRINGS: Final = frozenset({"listener.security.protocol.map", "max.connections.per.ip.overrides"})
 """Lists that are one text to a broker."""
 SENSITIVE: Final = frozenset(
     {
@@ -46,7 +47,7 @@ SENSITIVE: Final = frozenset(
     }
 )  # fmt: skip
 _SPECIAL_TYPES: Final = {
-    **dict.fromkeys(_SHORTS, _SHORT), **dict.fromkeys(CLASSES, _CLASS), **dict.fromkeys(_STRINGS, _TYPES["string"]),
+    **dict.fromkeys(_SHORTS, _SHORT), **dict.fromkeys(CLASSES, _CLASS), **dict.fromkeys(STRINGS, _TYPES["string"]),
 }  # fmt: skip
 _HIDDEN: Final = frozenset({"internal.segment.bytes"})
 
@@ -124,26 +125,34 @@ def client_metrics_rows(node: Node, subscription: str, asked: Asked) -> list[Tre
     return rows
 
 
-def created_rows(node: Node, config: LogConfig) -> list[Tree]:
-    """Return the settings of a new topic for CreateTopics, sorted by name."""
-    return sorted(topic_rows(node, config, Asked()), key=lambda row: str(row["name"]))
+def created_rows(node: Node, config: LogConfig, given: Mapping[str, str | None]) -> list[Tree]:
+    """Return the settings of a new topic for CreateTopics, sorted by name; those that were given are in their words."""
+    rows = [{**row, "value": given.get(str(row["name"]), row["value"])} for row in topic_rows(node, config, Asked())]
+    return sorted(rows, key=lambda row: str(row["name"]))
 
 
 def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
-    """Return the node's values under these names, by precedence; a default only for the first name."""
-    found = []
+    """Return the node's values under these names, by precedence."""
     listed = tuple(names)
-    for source, values in (
+    defaults = {name: node.config.key(name).default for name in listed}
+    sources: tuple[tuple[int, Mapping[str, object]], ...] = (
         (DYNAMIC_BROKER, node.dynamic.of(str(node.node_id))),
         (DYNAMIC_DEFAULT, node.dynamic.of("")),
         (STATIC, node.dynamic.given),
-    ):
-        found += [Synonym(name, visible_value(name, values[name]), source) for name in listed if name in values]
-    for name in listed[:1]:
-        default = node.config.key(name).default
-        if default is not None:
-            found.append(Synonym(name, visible_value(name, default), DEFAULT))
-    return found
+        (DEFAULT, {name: value for name, value in defaults.items() if value is not None}),
+    )
+    return synonyms_of(listed[0], listed, sources) if listed else []
+
+
+def synonyms_of(name: str, names: Sequence[str], sources: Iterable[tuple[int, Mapping[str, object]]]) -> list[Synonym]:
+    """Return the values of a setting under its names, by precedence, from the first one under its own name on."""
+    found = [
+        Synonym(one, visible_value(one, values[one]), source)
+        for source, values in sources
+        for one in names
+        if one in values
+    ]
+    return list(dropwhile(lambda one: one.name != name, found))
 
 
 def visible_value(name: str, value: object) -> str | None:

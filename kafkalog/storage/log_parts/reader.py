@@ -172,10 +172,18 @@ class LogReader:
 
     def _check_unpacked(self, offset: int, most_bytes: int) -> None:
         """Raise InvalidRecord if a record that a look-up had to decompress, up to `offset`, has more than that."""
-        records = self.read(offset, 1).records
+        found = self._retry_if_truncated(lambda: self._batch_of(offset))
+        if found is None:
+            return  # deleted since the look-up
+        records = found.records
         data = records.read()
         table = scan(data, base_position=records.position)
         check_unpacked(data, table, most_bytes, records.position, records.path, last_offset=offset)
+
+    def _batch_of(self, offset: int) -> FetchDataInfo | None:
+        """Return the batch that holds an offset, also below the log start, where the largest timestamp may be."""
+        segment: LogSegment | None = self._core.state.segments.floor(offset)
+        return None if segment is None else segment.read(offset, 1, min_one_message=True)
 
     def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
         """Return the position of the batch that holds `offset`; the offset alone outside the log (LOG-85)."""

@@ -199,11 +199,13 @@ def test_where_the_leader_is_comes_with_the_error(tmp_path: Path) -> None:
     run_node(tmp_path, body)
 
 
-def test_zstd_needs_a_client_that_knows_it(tmp_path: Path) -> None:
+def test_a_topic_with_zstd_is_sent_in_every_version(tmp_path: Path) -> None:
+    """As by a broker of 4.4, which looks at no codec of a topic."""
+
     async def body(node: Node) -> None:
         await node.topics.create("z", 1, {"compression.type": "zstd"})
-        codes = [partition_rows(await fetch(node, {("z", 0): 0}, version))[0].error_code for version in (9, 10)]
-        assert codes == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 0]
+        codes = [partition_rows(await fetch(node, {("z", 0): 0}, version))[0].error_code for version in (4, 9, 10)]
+        assert codes == [0, 0, 0]
 
     run_node(tmp_path, body)
 
@@ -262,6 +264,31 @@ def test_a_session_is_told_what_changed(tmp_path: Path) -> None:
             assert (closed.error_code, closed.session_id) == (0, 0)
             assert (await fetch(node, {}, version, epoch=4, **session)).error_code == 70
         assert len(node.replicas.sessions) == 0
+
+    run_node(tmp_path, body)
+
+
+def test_a_session_may_begin_without_partitions(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        node.replicas.append_now(T0, make_batch(), "client")
+        made = await fetch(node, {}, epoch=0)
+        assert made.session_id > 0 and made.responses == ()
+        added = await fetch(node, {("t", 0): 0}, epoch=1, session_id=made.session_id)
+        assert added.session_id == made.session_id and record_sizes(added)[0] > 0
+
+    run_node(tmp_path, body)
+
+
+def test_a_session_that_ends_answers_what_was_asked_for(tmp_path: Path) -> None:
+    """As a broker where a request adds and forgets the only partition."""
+
+    async def body(node: Node) -> None:
+        made = await fetch(node, {("t", 0): 0}, epoch=0)
+        session: dict[str, Any] = {"session_id": made.session_id}
+        gone = [{"topic": "t", "partitions": [0]}]
+        last = await fetch(node, {("t", 0): 100}, epoch=1, forgotten=gone, **session)
+        assert [row.error_code for row in partition_rows(last)] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+        assert last.session_id == 0 and (await fetch(node, {}, epoch=2, **session)).error_code == 70
 
     run_node(tmp_path, body)
 

@@ -58,7 +58,7 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
         def listed(name: str) -> list[tuple[str, str, int]]:
             return [(one.name, one.value, one.source) for one in by_name[name].synonyms]
 
-        assert listed("retention.ms") == [("retention.ms", "5", 1), ("log.retention.hours", "3", 4)]
+        assert listed("retention.ms") == [("retention.ms", "5", 1)]  # the node has hours, which come only after its ms
         assert listed("max.message.bytes") == [("message.max.bytes", "777777", 4), ("message.max.bytes", "1048588", 5)]
         assert listed("segment.ms") == [] and listed("preallocate") == [("log.preallocate", "false", 5)]
         if version >= 3:
@@ -139,7 +139,7 @@ def test_resources_that_are_none(tmp_path: Path, kind: int, name: str, code: int
     async def use(node: Node) -> None:
         row = await describe(node, kind, name)
         assert row.error_code == code and row.configs == ()
-        assert (await alter(node, kind, name, ("retention.ms", SET, "5")))[0] == (3 if kind == TOPIC else 42)
+        assert (await alter(node, kind, name, ("retention.ms", SET, "5")))[0] == code
 
     with_node(tmp_path, use)
 
@@ -222,7 +222,7 @@ def test_the_older_call_sets_all_of_them(tmp_path: Path, version: int) -> None:
         assert [row.error_code for row in answer.responses] == [0]
         assert node.topics.own_settings("t") == {"retention.ms": "80000"}
         answer = await call(node, "alter_configs", version, {**tree, "resources": [resource, resource]})
-        assert [row.error_code for row in answer.responses] == [42]
+        assert [row.error_code for row in answer.responses] == [42, 42]
         for given, words in (
             ([*configs, {"name": "retention.ms", "value": "90000"}], "Error due to duplicate config keys"),
             ([{"name": "a", "value": None}, {"name": "b", "value": None}], "Null value not supported for : a, b"),
@@ -245,7 +245,7 @@ def test_settings_of_the_node_change_while_it_runs_and_are_there_at_the_next_sta
         assert await alter(node, BROKER, "1", ("log.retention.ms", SET, "6000")) == (0, None)
         assert log.config.retention_ms == 6000
         row = await describe(node, TOPIC, "t", "retention.ms")
-        assert [(one.value, one.source) for one in row.configs[0].synonyms] == [("6000", 2), ("5000", 3)]
+        assert [(one.value, one.source) for one in row.configs[0].synonyms] == [("6000", 2), ("5000", 3), ("168", 5)]
         row = await describe(node, BROKER, "")
         changed = [("log.retention.ms", "5000"), ("min.insync.replicas", "1")]
         assert [(one.name, one.value) for one in row.configs] == changed

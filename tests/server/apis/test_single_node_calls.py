@@ -23,14 +23,20 @@ def test_no_partition_needs_an_election(tmp_path: Path, version: int) -> None:
             {"election_type": 1} if version else {}
         )  # fmt: skip
         rows = (await call(node, "elect_leaders", version, fields)).replica_election_results
+        assert [len(row.partition_result) for row in rows] == [5, 1, 1]  # one row for each that was asked for
         found = {(row.topic, one.partition_id): one.error_code for row in rows for one in row.partition_result}
         assert found == {("t", 0): 84, ("t", 1): 84, ("t", 2): 3, ("t", -1): 3, ("none", 0): 3,
                          ("__cluster_metadata", 0): 3}  # fmt: skip
         everything = {**fields, "topic_partitions": None}
-        assert (await call(node, "elect_leaders", version, everything)).replica_election_results == ()
+        rows = (await call(node, "elect_leaders", version, everything)).replica_election_results
+        assert [(row.topic, row.partition_result) for row in rows] == [("t", ())]
         if version:
             odd = await call(node, "elect_leaders", version, {**fields, "election_type": 7})
             assert odd.error_code == ErrorCode.INVALID_REQUEST
+            results = {one for row in odd.replica_election_results for one in row.partition_result}
+            assert {one.error_message for one in results} == {"Unknown election type 7"}
+            nothing = {**fields, "election_type": 7, "topic_partitions": []}
+            assert (await call(node, "elect_leaders", version, nothing)).error_code == 0
 
     with_node(tmp_path, use)
 
