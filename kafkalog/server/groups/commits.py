@@ -74,7 +74,7 @@ class OffsetCommits:
 
         With `retention_ms` at least 0, the offsets expire after that time; -1 applies `offsets.retention.minutes`.
         """
-        error = await self._table.ready(group_id)
+        error = await self._table.ready(group_id, needs_id=False)
         codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
         error = error or self._check_commit(group_id, committer, offsets)  # no await from here to the append
         if error:
@@ -219,7 +219,7 @@ class OffsetCommits:
 
     async def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> int:
         """Return the error code for an OffsetFetch of a group, with or without a member id and epoch."""
-        error = await self._table.ready(group_id, is_written=False) if group_id else 0
+        error = await self._table.ready(group_id, is_written=False, needs_id=False)
         group = self._table.groups.get(group_id)
         if error or (member_id is None and epoch < 0):
             return error
@@ -265,7 +265,7 @@ class OffsetCommits:
         if isinstance(group, ConsumerGroup):
             read: frozenset[str] | set[str] | None = group.subscribed_topics()
         else:
-            read = set() if group.is_empty else group.subscribed_topics()
+            read = set() if group.state is State.EMPTY else group.read_topics
             if read is None and group.protocol_type != "consumer":
                 return ErrorCode.NON_EMPTY_GROUP, {}
         codes = {

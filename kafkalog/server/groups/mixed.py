@@ -134,6 +134,7 @@ def downgraded(
                 classic.instances[one.instance_id] = one.id
     classic.leader = next(iter(classic.members))
     classic.protocol = classic.select_protocol()
+    classic.read_topics = classic.topics_of_members(classic.protocol)
     for member in classic.members.values():
         target = group.targets.get(member.id, NO_PARTITIONS)
         member.assignment = assignment_bytes(target, name_of, version_of(member.metadata(classic.protocol)))

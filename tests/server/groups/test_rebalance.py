@@ -62,7 +62,7 @@ class Driver:
         return int(code)
 
     def leave(self, member_id: str, instance_id: str | None = None) -> int:
-        code, effects = rebalance.leave(self.group, member_id, instance_id, self.rules)
+        [code], effects = rebalance.leave(self.group, [(member_id, instance_id)], self.rules)
         self.run(effects)
         return int(code)
 
