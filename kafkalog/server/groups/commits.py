@@ -272,8 +272,8 @@ class OffsetCommits:
             place: int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if read is None or place[0] in read else 0
             for place in places
         }
-        known = self._table.offsets
-        deleted = [place for place, code in codes.items() if not code and known.get(group_id, place) is not None]
+        known = set(self._table.offsets.places_of(group_id))  # with those of open transactions, as in a broker
+        deleted = [place for place, code in codes.items() if not code and place in known]
         try:
             for first in range(0, len(deleted), TURN_ROWS):
                 self.drop(group_id, deleted[first : first + TURN_ROWS])

@@ -155,7 +155,8 @@ def heartbeat(group: ConsumerGroup, event: Heartbeat, topics: VisibleTopics, rul
     is_bumped = subscribe(draft, old, _subscribed(old, event), topics, rules.now_ms)
     is_bumped |= assignor_of(draft.group, rules.assignors) != assignor_of(group, rules.assignors)
     after = advance(draft, event.member_id, is_bumped, event.owned, topics, rules)
-    is_full = event.topics is not None and event.rebalance_timeout_ms >= 0 and event.owned is not None
+    names_topics = event.topics is not None or event.regex is not None
+    is_full = names_topics and event.rebalance_timeout_ms >= 0 and event.owned is not None
     sends_assignment = event.epoch == 0 or is_full or after.assigned != (old or after).assigned
     return draft.result(after, after.epoch, sends_assignment, None if replaced is None else replaced.id)
 
