@@ -68,7 +68,7 @@ def _check(node: Node, context: RequestContext, request: _Request) -> None:
     problem = None
     if not request.group_id:
         problem = "GroupId can't be empty."
-    elif not request.member_id and (epoch > 0 or context.api_version >= _FIRST_WITH_OWN_ID):
+    elif not request.member_id and (epoch != 0 or context.api_version >= _FIRST_WITH_OWN_ID):
         problem = "MemberId can't be empty."
     elif request.instance_id == "":
         problem = "InstanceId can't be empty."
