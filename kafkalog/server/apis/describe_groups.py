@@ -26,8 +26,9 @@ async def handle(node: Node, context: RequestContext, request: DescribeGroupsReq
         return _describe(context, group_id, group)
 
     return await describe_groups(
-        node, context, request.groups, _row, row_of, lambda row: wants_operations and not row["error_code"], needs_id=False
-    )
+        node, context, request.groups, _row, row_of,
+        lambda row: wants_operations and not row["error_code"], needs_id=False,
+    )  # fmt: skip
 
 
 def _describe(context: RequestContext, group_id: str, group: Group | None) -> Row:

@@ -24,7 +24,7 @@ class Transaction(NamedTuple):
     """A transactional id: its producer, its state, and the partitions of the transaction that is open or being ended.
 
     previous_producer_id is the id before the last step; next_producer_id replaces an id whose epochs are used up.
-    last_producer_epoch is the epoch before the last bump, -1 if a client without an epoch requested that. client_version
+    last_producer_epoch is the epoch before the last bump, -1 if a client that named none requested it. client_version
     is the transaction version of the client's last call (0 or 2). Times are in ms; start_ms is -1 if no transaction has
     begun.
     """
