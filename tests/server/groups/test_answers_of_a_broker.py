@@ -155,7 +155,7 @@ def test_offsets_of_an_open_transaction_are_deleted(tmp_path: Path) -> None:
 # Consumer groups
 
 
-def test_a_full_group_takes_back_its_static_member_and_nobody_else() -> None:
+def test_a_full_group_takes_back_only_its_static_member() -> None:
     driver = ConsumerDriver()
     driver.rules = driver.rules._replace(max_size=1)
     driver.send_heartbeat("a", instance_id="i")
