@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
+from kafkalog.server.groups.consumer_heartbeat import assignor_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.groups import Row, assignment_tree, describe_groups_of, refused_groups
 from kafkalog.server.settings.features import GROUP
@@ -24,7 +25,7 @@ async def handle(node: Node, context: RequestContext, request: ConsumerGroupDesc
 
     def details(group: ConsumerGroup) -> Row:
         members = [_member(node, group, one) for one in group.members.values()]
-        return {"assignor_name": node.config["group.consumer.assignors"][0], "members": members}
+        return {"assignor_name": assignor_of(group, node.config["group.consumer.assignors"]), "members": members}
 
     return await describe_groups_of(node, context, request, ConsumerGroup, "consumer", details)
 

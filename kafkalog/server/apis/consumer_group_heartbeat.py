@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from uuid import uuid4
 
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
 from kafkalog.server.groups.consumer_heartbeat import Heartbeat
+from kafkalog.server.groups.values import new_member_id
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.error_answers import explained_answer
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -69,7 +68,7 @@ def _check(node: Node, context: RequestContext, request: _Request) -> None:
     problem = None
     if not request.group_id:
         problem = "GroupId can't be empty."
-    elif not request.member_id and (epoch > 0 or context.api_version >= _FIRST_WITH_OWN_ID):
+    elif not request.member_id and (epoch != 0 or context.api_version >= _FIRST_WITH_OWN_ID):
         problem = "MemberId can't be empty."
     elif request.instance_id == "":
         problem = "InstanceId can't be empty."
@@ -108,7 +107,7 @@ def _event(context: RequestContext, request: _Request) -> Heartbeat:
     if request.topic_partitions is not None:
         owned = {row.topic_id: frozenset(row.partitions) for row in request.topic_partitions}
     return Heartbeat(
-        request.member_id or _new_id(),
+        request.member_id or new_member_id(),
         request.member_epoch,
         request.instance_id,
         request.rack_id,
@@ -120,10 +119,6 @@ def _event(context: RequestContext, request: _Request) -> Heartbeat:
         request.server_assignor,
         owned,
     )
-
-
-def _new_id() -> str:
-    return base64.urlsafe_b64encode(uuid4().bytes)[:22].decode()
 
 
 def _assignment(member: ConsumerMember) -> dict[str, object]:

@@ -25,7 +25,10 @@ async def handle(node: Node, context: RequestContext, request: DescribeGroupsReq
     def row_of(group_id: str, group: Group | None) -> Row:
         return _describe(context, group_id, group)
 
-    return await describe_groups(node, context, request.groups, _row, row_of, lambda _: wants_operations)
+    return await describe_groups(
+        node, context, request.groups, _row, row_of,
+        lambda row: wants_operations and not row["error_code"], needs_id=False,
+    )  # fmt: skip
 
 
 def _describe(context: RequestContext, group_id: str, group: Group | None) -> Row:
@@ -45,7 +48,7 @@ def _describe(context: RequestContext, group_id: str, group: Group | None) -> Ro
                 "client_id": one.client_id,
                 "client_host": one.client_host,
                 "member_metadata": one.metadata(group.protocol) if is_stable else b"",
-                "member_assignment": one.assignment if is_stable else b"",
+                "member_assignment": one.assignment,
             }
             for one in group.members.values()
         ],

@@ -75,6 +75,8 @@ async def _commit(
     def verify() -> int:
         return node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version)
 
+    if not request.group_id:
+        return dict.fromkeys(offsets, int(ErrorCode.INVALID_GROUP_ID))
     error = verify() or await node.transactions.settled(request.transactional_id)
     if error:
         return dict.fromkeys(offsets, error)

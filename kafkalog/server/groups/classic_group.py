@@ -15,6 +15,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_member import ClassicMember, Members
 from kafkalog.server.groups.memory_limit import MEMBER_BYTES
 from kafkalog.server.groups.values import Joined, Synced
+from kafkalog.util.java_hash import in_java_order
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
@@ -52,6 +53,7 @@ class ClassicGroup:
     instances: dict[str, str] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)  # ids of clients that have not joined with them yet (KIP-394)
     pending_sync: set[str] = field(default_factory=set)
+    read_topics: set[str] | None = None  # what the members of the current generation read; None: unknown
     new_member_added: bool = False
     initial_left_ms: int | None = None
 
@@ -98,10 +100,13 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and bool(self.members.common() & set(protocols))
 
     def select_protocol(self) -> str:
-        """Return the protocol with most votes among those that all members support."""
+        """Return the protocol with most votes among those that all members support.
+
+        Of several with as many votes, it is the one that comes first in a hash map of Java, as in a broker.
+        """
         candidates = self.members.common()
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        return max(votes, key=lambda name: votes[name])
+        return max(in_java_order(votes), key=lambda name: votes[name])
 
     def elect_leader(self) -> bool:
         """Keep the leader if it has rejoined, else choose a member that has. Return False if no member has."""
@@ -130,17 +135,13 @@ class ClassicGroup:
         """Return the SyncGroup answer with the member's assignment."""
         return Synced(0, self.protocol_type, self.protocol, member.assignment)
 
-    def subscribed_topics(self) -> set[str] | None:
-        """Return the topics that the members are subscribed to, or None if unknown."""
+    def topics_of_members(self, protocol: str | None) -> set[str] | None:
+        """Return the topics that the members' metadata for a protocol names, or None if unknown."""
         if self.protocol_type != CONSUMER:
-            return None
-        if self.is_empty:
-            return set()
-        if self.protocol is None:
             return None
         topics: set[str] = set()
         for member in self.members.values():
-            read = _topics(member.metadata(self.protocol))
+            read = _topics(member.metadata(protocol))
             if read is None:
                 return None
             topics |= read
@@ -193,6 +194,7 @@ class ClassicGroup:
                 group.instances[member.instance_id] = member.id
         if group.members:
             group.previous_state, group.state = State.COMPLETING_REBALANCE, State.STABLE
+        group.read_topics = group.topics_of_members(group.protocol)
         return group
 
 

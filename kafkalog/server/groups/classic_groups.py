@@ -83,11 +83,12 @@ class ClassicGroups:
         self.run(group, effects)
         return code
 
-    def leave(self, group: ClassicGroup, member_id: str, instance_id: str | None) -> int:
-        """Remove a member and return the error code."""
-        code, effects = rebalance.leave(group, member_id, instance_id, self.rules())
+    def leave(self, group: ClassicGroup, members: Iterable[tuple[str, str | None]]) -> list[int]:
+        """Remove members and return an error code for each."""
+        codes, effects = rebalance.leave(group, members, self.rules())
         self.run(group, effects)
-        return int(code)
+        self.drop_unused(group)
+        return [int(code) for code in codes]
 
     def drop_unused(self, group: ClassicGroup) -> None:
         """Remove a group that never had a generation and has no members, pending ids or offsets."""

@@ -74,7 +74,7 @@ class OffsetCommits:
 
         With `retention_ms` at least 0, the offsets expire after that time; -1 applies `offsets.retention.minutes`.
         """
-        error = await self._table.ready(group_id)
+        error = await self._table.ready(group_id, needs_id=False)
         codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
         error = error or self._check_commit(group_id, committer, offsets)  # no await from here to the append
         if error:
@@ -219,7 +219,7 @@ class OffsetCommits:
 
     async def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> int:
         """Return the error code for an OffsetFetch of a group, with or without a member id and epoch."""
-        error = await self._table.ready(group_id, is_written=False) if group_id else 0
+        error = await self._table.ready(group_id, is_written=False, needs_id=False)
         group = self._table.groups.get(group_id)
         if error or (member_id is None and epoch < 0):
             return error
@@ -265,15 +265,15 @@ class OffsetCommits:
         if isinstance(group, ConsumerGroup):
             read: frozenset[str] | set[str] | None = group.subscribed_topics()
         else:
-            read = set() if group.is_empty else group.subscribed_topics()
+            read = set() if group.state is State.EMPTY else group.read_topics
             if read is None and group.protocol_type != "consumer":
                 return ErrorCode.NON_EMPTY_GROUP, {}
         codes = {
             place: int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if read is None or place[0] in read else 0
             for place in places
         }
-        known = self._table.offsets
-        deleted = [place for place, code in codes.items() if not code and known.get(group_id, place) is not None]
+        known = set(self._table.offsets.places_of(group_id))  # with those of open transactions, as in a broker
+        deleted = [place for place, code in codes.items() if not code and place in known]
         try:
             for first in range(0, len(deleted), TURN_ROWS):
                 self.drop(group_id, deleted[first : first + TURN_ROWS])

@@ -216,12 +216,12 @@ class ConsumerGroup:
         old = self.members.get(member_id)
         if old is not None:
             self.held_bytes -= old.held_bytes
+            if old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
+                del self.instances[old.instance_id]
         if value is None:
             if old is not None:
                 self._update_owners(old, old._replace(assigned=NO_PARTITIONS, revoking=NO_PARTITIONS))
                 del self.members[member_id]
-                if old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
-                    del self.instances[old.instance_id]
             return
         member = (old or ConsumerMember(member_id))._replace(
             instance_id=value["instanceId"],

@@ -196,13 +196,13 @@ class ConsumerGroups:
 
         Return the error code.
         """
-        if instance_id is not None and not member_id:
-            member_id = group.instances.get(instance_id, "")
-        member = group.members.get(member_id)
-        if member is None:
+        if instance_id is not None:
+            holder_id = group.instances.get(instance_id, "")
+            if holder_id and member_id not in ("", holder_id):
+                return ErrorCode.FENCED_INSTANCE_ID
+            member_id = holder_id
+        if member_id not in group.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if instance_id is not None and member.instance_id != instance_id:
-            return ErrorCode.FENCED_INSTANCE_ID
         return self._fence(group, member_id)
 
     def forget(self, group: ConsumerGroup) -> None:

@@ -6,7 +6,7 @@ A heartbeat results in the records to write and in a copy of the group to which 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -153,8 +153,10 @@ def heartbeat(group: ConsumerGroup, event: Heartbeat, topics: VisibleTopics, rul
         replace_static(draft, replaced, event.member_id)
         old = draft.group.members[event.member_id]
     is_bumped = subscribe(draft, old, _subscribed(old, event), topics, rules.now_ms)
+    is_bumped |= assignor_of(draft.group, rules.assignors) != assignor_of(group, rules.assignors)
     after = advance(draft, event.member_id, is_bumped, event.owned, topics, rules)
-    is_full = event.topics is not None and event.rebalance_timeout_ms >= 0 and event.owned is not None
+    names_topics = event.topics is not None or event.regex is not None
+    is_full = names_topics and event.rebalance_timeout_ms >= 0 and event.owned is not None
     sends_assignment = event.epoch == 0 or is_full or after.assigned != (old or after).assigned
     return draft.result(after, after.epoch, sends_assignment, None if replaced is None else replaced.id)
 
@@ -181,27 +183,28 @@ def _find_member(
 ) -> tuple[ConsumerMember | None, ConsumerMember | None]:
     """Return (the sender, None if new; the static member that it replaces, or None)."""
     known = group.members.get(event.member_id)
+    is_returning = event.instance_id is not None and event.instance_id in group.instances
+    if known is None and not is_returning and len(group.members) >= rules.max_size:
+        raise Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {rules.max_size} members.",
+        )
     if event.instance_id is not None:
         holder_id = group.instances.get(event.instance_id)
         holder = None if holder_id is None else group.members[holder_id]
         if event.epoch > 0:
             _check_instance(group, event)
-        elif holder is not None and holder.id != event.member_id:
+        elif holder is not None:
             if holder.epoch != LEFT_FOR_A_WHILE and not holder.is_classic:  # a classic one has no way to leave so
                 raise Refused(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {event.member_id} with instance id {event.instance_id} cannot join the group "
                     f"because the instance id is owned by {holder.id} member.",
                 )
-            return None, holder
+            return (known, None) if holder.id == event.member_id else (None, holder)
     if known is None:
         if event.epoch > 0:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {event.member_id} is not a member of group {group.id}.")
-        if len(group.members) >= rules.max_size:
-            raise Refused(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {rules.max_size} members.",
-            )
         return None, None
     _check_epoch(known, event)
     return known, None
@@ -280,10 +283,7 @@ def subscribe(
         _put_pattern(draft, new.regex, found, now_ms)
     draft.remove_unused_patterns()
     before = old or ConsumerMember(new.id)  # a new member without topics leaves the assignment as it is
-    return (
-        new.topics != before.topics or new.regex != before.regex or new.assignor != before.assignor
-        or new.rack_id != before.rack_id
-    )  # fmt: skip
+    return new.topics != before.topics or new.regex != before.regex
 
 
 def _put_pattern(draft: Draft, pattern: str, found: frozenset[str], now_ms: int) -> None:
@@ -331,7 +331,7 @@ def _assign(draft: Draft, topics: VisibleTopics, rules: Rules) -> None:
         if names not in ids:
             ids[names] = topics.ids(names)
         members[one.id] = Subscriber(one.instance_id, ids[names], group.targets.get(one.id, NO_PARTITIONS))
-    assign = ASSIGNORS[_assignor(group, rules)]
+    assign = ASSIGNORS[assignor_of(group, rules.assignors)]
     for member_id, target in assign(members, topics.places(group.subscribed_topics())).items():
         if target != group.targets.get(member_id):
             fields = {"topicPartitions": records.partition_rows(target)}
@@ -339,9 +339,10 @@ def _assign(draft: Draft, topics: VisibleTopics, rules: Rules) -> None:
     draft.put(records.TARGET, (), {"assignmentEpoch": group.epoch, "assignmentTimestamp": rules.now_ms})
 
 
-def _assignor(group: ConsumerGroup, rules: Rules) -> str:
-    votes = Counter(one.assignor for one in group.members.values() if one.assignor in rules.assignors)
-    return votes.most_common(1)[0][0] or rules.assignors[0] if votes else rules.assignors[0]
+def assignor_of(group: ConsumerGroup, assignors: Sequence[str]) -> str:
+    """Return the assignor that most members name; of several the one that comes first in `assignors`, the setting."""
+    votes = Counter(one.assignor for one in group.members.values())
+    return max(assignors, key=lambda name: votes[name])
 
 
 def _reconcile(draft: Draft, member: ConsumerMember, owned: Partitions | None) -> ConsumerMember:
@@ -380,6 +381,8 @@ def fence(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
     draft.remove(member_id)
     draft.remove_unused_patterns()
     draft.bump(group.metadata_hash if draft.group.members else 0)
+    if not draft.group.members:
+        draft.put(records.TARGET, (), {"assignmentEpoch": draft.group.epoch})
     draft.group.has_current_topics = False
     return draft.result(None, LEFT)
 

@@ -225,13 +225,11 @@ class GroupCoordinator:
         if error:
             return error, []
         group = self.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            if isinstance(group, ConsumerGroup):
-                return 0, [self._leave(group_id, *member) for member in members]
-            return 0, [int(ErrorCode.UNKNOWN_MEMBER_ID)] * len(members)
-        codes = [self._leave(group_id, *member) for member in members]
-        self.classic.drop_unused(group)
-        return 0, codes
+        if isinstance(group, ConsumerGroup):
+            return 0, [self._leave(group_id, *member) for member in members]
+        if isinstance(group, ClassicGroup):
+            return 0, self.classic.leave(group, members)
+        return 0, [int(ErrorCode.UNKNOWN_MEMBER_ID)] * len(members)
 
     def _leave(self, group_id: str, member_id: str, instance_id: str | None) -> int:
         """Remove a member; the group may have changed its protocol with the one before."""
@@ -239,7 +237,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             return int(self.consumer.leave_as_classic(group, member_id, instance_id))
         assert isinstance(group, ClassicGroup)
-        return self.classic.leave(group, member_id, instance_id)
+        return self.classic.leave(group, [(member_id, instance_id)])[0]
 
     def _on_timer(self, group_id: str, name: str) -> None:
         group = self.groups.get(group_id)
@@ -270,9 +268,9 @@ class GroupCoordinator:
     async def delete(self, group_id: str) -> int:
         """Delete a group and return the error code.
 
-        NON_EMPTY_GROUP for a group with members or pending ids, and for streams groups.
+        NON_EMPTY_GROUP for a group with members, and for streams groups.
         """
-        error = await self.table.ready(group_id, is_written=False)
+        error = await self.table.ready(group_id, is_written=False, needs_id=False)
         if error:
             return error
         group = self.groups.get(group_id)
@@ -280,7 +278,7 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if isinstance(group, ShareGroup):
             return await self.share.delete(group)
-        if isinstance(group, OtherGroup) or not group.is_empty or (isinstance(group, ClassicGroup) and group.pending):
+        if isinstance(group, OtherGroup) or not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         try:
             self.commits.forget(group)

@@ -95,7 +95,7 @@ class OffsetExpiry:
             return expired(offsets, now_ms, retention_ms)
         if group.state is State.EMPTY:
             return expired(offsets, now_ms, retention_ms, group.state_ms)
-        read = group.subscribed_topics()
+        read = group.read_topics
         return [] if read is None or group.state is not State.STABLE else expired(
             offsets, now_ms, retention_ms, None, read
         )  # fmt: skip

@@ -41,12 +41,13 @@ class GroupTable:
         self.failed: set[int] = set()  # partitions that could not be read
         self.unreadable: set[str] = set()  # groups with records that cannot be read
 
-    async def ready(self, group_id: str, *, is_written: bool = True) -> int:
+    async def ready(self, group_id: str, *, is_written: bool = True, needs_id: bool = True) -> int:
         """Return 0 if the group is available, else the error code for the client, which retries.
 
-        With `is_written`, create `__consumer_offsets` if it is missing. StorageError if it cannot be created.
+        With `is_written`, create `__consumer_offsets` if it is missing. StorageError if it cannot be created. Without
+        `needs_id` the empty group id is one as any other: it may have offsets, but no members.
         """
-        if not group_id:
+        if needs_id and not group_id:
             return ErrorCode.INVALID_GROUP_ID
         if self._node.topics.get(OFFSETS_TOPIC) is None:
             if not is_written:

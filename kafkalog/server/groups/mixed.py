@@ -134,6 +134,7 @@ def downgraded(
                 classic.instances[one.instance_id] = one.id
     classic.leader = next(iter(classic.members))
     classic.protocol = classic.select_protocol()
+    classic.read_topics = classic.topics_of_members(classic.protocol)
     for member in classic.members.values():
         target = group.targets.get(member.id, NO_PARTITIONS)
         member.assignment = assignment_bytes(target, name_of, version_of(member.metadata(classic.protocol)))
@@ -156,7 +157,7 @@ def join_refusal(group: ConsumerGroup, event: Joining, policy: str, max_size: in
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     common = {name for name, _ in event.protocols}
     for member in group.classic_members():
-        if member.id != event.member_id and member.classic is not None:
+        if member.classic is not None:
             common &= {name for name, _ in member.classic.protocols}
     return 0 if common else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -165,16 +166,14 @@ def join(
     group: ConsumerGroup, event: Joining, member_id: str, topics: VisibleTopics, id_of: IdOf, rules: Rules
 ) -> HeartbeatResult:
     """Apply a JoinGroup of a classic member, or of a client that becomes one. Refused with the broker's error code."""
+    replaced = None if event.instance_id is None else _static_to_replace(group, event)
     try:
         subscription = read_subscription(event.protocols[0][1], id_of)
     except Malformed:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription is malformed.") from None
     draft = Draft(group)
-    replaced = None
-    if event.instance_id is not None:
-        replaced = _static_to_replace(group, event)
-        if replaced is not None:
-            replace_static(draft, replaced, member_id)
+    if replaced is not None:
+        replace_static(draft, replaced, member_id)
     old = draft.group.members.get(member_id)
     new = (old or ConsumerMember(member_id))._replace(
         instance_id=event.instance_id,

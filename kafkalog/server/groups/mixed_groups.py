@@ -9,7 +9,7 @@ from kafkalog.server.groups import mixed
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.consumer_groups import CLASSIC_SYNC_TIMER, POLICY, REJOIN_TIMER, ConsumerGroups
 from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, VisibleTopics
-from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
+from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing, new_member_id
 
 if TYPE_CHECKING:
     from kafkalog.server.groups.group_table import GroupTable
@@ -33,10 +33,10 @@ class MixedGroups:
         config = self._node.config
         refused = mixed.join_refusal(group, event, config[POLICY], config["group.consumer.max.size"])
         if refused:
-            return Joined(refused, event.member_id)
+            return Joined(refused, "")
+        member_id = event.member_id or new_member_id()
         if event.is_id_required and not event.member_id and event.instance_id is None:
-            return Joined(ErrorCode.MEMBER_ID_REQUIRED, event.new_id)
-        member_id = event.member_id or event.new_id
+            return Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         topics = VisibleTopics(self._node.topics, lambda name: True, found)
         try:
             done = mixed.join(group, event, member_id, topics, self._consumer.id_of, self._consumer.rules())
@@ -46,7 +46,7 @@ class MixedGroups:
             if done.records:
                 await self._table.require_settled(group_id)
         except Refused as error:
-            return Joined(error.code, event.member_id)
+            return Joined(error.code, "")
         return Joined(0, member_id, done.epoch, event.protocol_type, event.protocols[0][0])
 
     def _joined(self, done: HeartbeatResult, event: Joining) -> None:

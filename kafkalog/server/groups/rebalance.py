@@ -6,7 +6,7 @@ The rules are those of a broker of 4.3.1; KIP-62, KIP-134, KIP-345, KIP-394 and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
@@ -67,7 +67,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _join_again(group: ClassicGroup, event: Joining, waiter: Waiter, rules: Rules) -> list[Effect]:
     if event.member_id in group.pending:
         if event.instance_id is not None:
-            return [Reply(waiter, Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id))]
+            return [Reply(waiter, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, ""))]
         return _add(group, event, event.member_id, waiter, rules)
     error = group.check_member(event.member_id, event.instance_id)
     if error or group.state is State.EMPTY:
@@ -249,9 +249,6 @@ def _complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
     """
     group.initial_left_ms = None
     out.append(Wake(JOIN_TIMER, None))
-    for member_id in group.pending:
-        out.append(Wake(MEMBER_TIMER + member_id, None))
-    group.pending.clear()
     for member in [one for one in group.members.values() if one.awaiting_join is None and one.instance_id is None]:
         _remove(group, member, out)
     if group.members and not group.elect_leader():
@@ -260,11 +257,12 @@ def _complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
     group.generation += 1
     group.pending_sync.clear()
     if not group.members:
-        group.protocol = None
+        group.protocol, group.read_topics = None, group.topics_of_members(None)
         group.move_to(State.EMPTY, rules.now_ms)
         out.append(Write(group.fields(), lambda error: []))
         return
     group.protocol = group.select_protocol()
+    group.read_topics = group.topics_of_members(group.protocol)
     group.move_to(State.COMPLETING_REBALANCE, rules.now_ms)
     for member in group.members.values():
         waiter, member.awaiting_join, member.is_new = member.awaiting_join, None, False
@@ -355,21 +353,31 @@ def session(group: ClassicGroup, member_id: str) -> Wake:
     return Wake(MEMBER_TIMER + member_id, group.members[member_id].session_timeout_ms)
 
 
-def leave(group: ClassicGroup, member_id: str, instance_id: str | None, rules: Rules) -> tuple[int, list[Effect]]:
-    """Remove a member that leaves, given by its id or its instance id; return the error code and the effects."""
+def leave(
+    group: ClassicGroup, members: Iterable[tuple[str, str | None]], rules: Rules
+) -> tuple[list[int], list[Effect]]:
+    """Remove the members that leave, each given by its id or its instance id, then rebalance the others once.
+
+    Return an error code for each, and the effects. As in a broker, an id that was only pending has the others rejoin.
+    """
     out: list[Effect] = []
-    if group.state is State.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, out
+    codes = [_leave(group, member_id, instance_id, out) for member_id, instance_id in members]
+    if 0 in codes:
+        _rebalance_if_active(group, rules, out)
+    return codes, out
+
+
+def _leave(group: ClassicGroup, member_id: str, instance_id: str | None, out: list[Effect]) -> int:
     if instance_id is not None and not member_id:
         member_id = group.instances.get(instance_id, "")
-    if member_id in group.pending and instance_id is None:
-        return 0, on_session_end(group, member_id, rules)
+    if member_id in group.pending:
+        group.pending.discard(member_id)
+        out.append(Wake(MEMBER_TIMER + member_id, None))
+        return 0
     error = group.check_member(member_id, instance_id)
-    if error:
-        return error, out
-    _remove(group, group.members[member_id], out)
-    _rebalance_if_active(group, rules, out)
-    return 0, out
+    if not error:
+        _remove(group, group.members[member_id], out)
+    return error
 
 
 def on_session_end(group: ClassicGroup, member_id: str, rules: Rules) -> list[Effect]:
@@ -397,7 +405,7 @@ def _remove(group: ClassicGroup, member: ClassicMember, out: list[Effect]) -> No
         group.leader = next(iter(group.members), None)
     out.append(Wake(MEMBER_TIMER + member.id, None))
     if member.awaiting_join is not None:
-        out.append(Reply(member.awaiting_join, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.id)))
+        out.append(Reply(member.awaiting_join, Joined(ErrorCode.UNKNOWN_MEMBER_ID, "")))
     if member.awaiting_sync is not None:
         out.append(Reply(member.awaiting_sync, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
 
@@ -413,10 +421,12 @@ def disband(group: ClassicGroup, error: int, now_ms: int) -> list[Effect]:
     """End the group: remove all members and answer their pending requests with `error`."""
     out: list[Effect] = [Wake(JOIN_TIMER, None), Wake(SYNC_TIMER, None)]
     for member in list(group.members.values()):
+        if member.awaiting_join is not None:
+            out.append(Reply(member.awaiting_join, Joined(error, member.id)))
+        if member.awaiting_sync is not None:
+            out.append(Reply(member.awaiting_sync, Synced(error)))
+        member.awaiting_join = member.awaiting_sync = None
         _remove(group, member, out)
-    for index, one in enumerate(out):
-        if isinstance(one, Reply):
-            out[index] = one._replace(answer=one.answer._replace(error_code=error))
     out += [Wake(MEMBER_TIMER + one, None) for one in group.pending]
     group.move_to(State.DEAD, now_ms)
     return out

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Final, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
+
+
+def new_member_id() -> str:
+    """Return a new id for a member of a consumer group that has none, in Kafka's form of a UUID."""
+    return base64.urlsafe_b64encode(uuid4().bytes)[:22].decode()
 
 
 class CommittedOffset(NamedTuple):

@@ -34,14 +34,19 @@ async def describe_groups(
     error_row: Callable[[str, int], Row],
     row_of: Callable[[str, Group | None], Row],
     wants_operations: Callable[[Row], bool],
+    *,
+    needs_id: bool = True,
 ) -> Row:
-    """Return the response: a row from `row_of` for each group, with the client's allowed operations if wanted."""
+    """Return the response: a row from `row_of` for each group, with the client's allowed operations if wanted.
+
+    With `needs_id` an empty group id is an error, else an unknown group.
+    """
     rows = []
     async for group_id in in_turns(group_ids):
         if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             rows.append(error_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
-        error = await node.groups.table.ready(group_id, is_written=False)
+        error = await node.groups.table.ready(group_id, is_written=False, needs_id=needs_id)
         row = error_row(group_id, error) if error else row_of(group_id, node.groups.groups.get(group_id))
         if wants_operations(row):
             row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)

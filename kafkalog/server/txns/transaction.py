@@ -24,8 +24,9 @@ class Transaction(NamedTuple):
     """A transactional id: its producer, its state, and the partitions of the transaction that is open or being ended.
 
     previous_producer_id is the id before the last step; next_producer_id replaces an id whose epochs are used up.
-    last_producer_epoch is the epoch before the last bump that a client requested (-1: none). client_version is the
-    transaction version of the client's last call (0 or 2). Times are in ms; start_ms is -1 if no transaction has begun.
+    last_producer_epoch is the epoch before the last bump, -1 if a client that named none requested it. client_version
+    is the transaction version of the client's last call (0 or 2). Times are in ms; start_ms is -1 if no transaction has
+    begun.
     """
 
     transactional_id: str
@@ -129,12 +130,15 @@ def with_partitions(
 
 
 def fenced(transaction: Transaction) -> Transaction:
-    """Return the open transaction with a bumped epoch, which fences its producer. This state is never in a log."""
+    """Return the open transaction with a bumped epoch, which fences its producer. This state is never in a log.
+
+    The producer may come back by InitProducerId with the epoch that it had, and gets the bumped one.
+    """
     if transaction.producer_epoch > LAST_EPOCH:
         raise IllegalState(f"producer {transaction.producer_id} has no epoch left for fencing")
     return _after(
         transaction, TransactionState.PREPARE_EPOCH_FENCE, producer_epoch=transaction.producer_epoch + 1,
-        last_producer_epoch=NO_EPOCH,
+        last_producer_epoch=transaction.producer_epoch,
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_a_classic_group(pair: tuple[str, str]) -> None:
     assert group.state is (State.EMPTY if pair is EMPTY_GROUP else State.STABLE)
     assert records.group_record("classic", group.fields()) == of_hex(pair)
     if pair is GROUP:
-        assert group.subscribed_topics() == {"t"}
+        assert group.read_topics == {"t"}
 
 
 def test_a_consumer_group() -> None:

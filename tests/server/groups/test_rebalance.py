@@ -62,7 +62,7 @@ class Driver:
         return int(code)
 
     def leave(self, member_id: str, instance_id: str | None = None) -> int:
-        code, effects = rebalance.leave(self.group, member_id, instance_id, self.rules)
+        [code], effects = rebalance.leave(self.group, [(member_id, instance_id)], self.rules)
         self.run(effects)
         return int(code)
 
@@ -356,7 +356,7 @@ def test_a_member_that_leaves_while_it_waits_for_the_others_is_answered() -> Non
     driver.join("b")
     assert driver.leave("id-of-a") == 0
     answer = driver.answers["a"]
-    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "id-of-a")
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
     driver.begin()
     assert (driver.answers["b"].leader, list(driver.group.members)) == ("id-of-b", ["id-of-b"])
 

@@ -13,7 +13,7 @@ from kafkalog.server.txns.decisions import (
     decide_verify,
 )
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, IDLE, TransactionState
-from kafkalog.server.txns.transaction import LAST_EPOCH, Transaction
+from kafkalog.server.txns.transaction import LAST_EPOCH, Transaction, completed
 from kafkalog.types import TopicPartition
 
 S, E = TransactionState, ErrorCode
@@ -176,6 +176,18 @@ def test_the_end_of_the_last_epoch_takes_another_producer_id() -> None:
     after = end(make_transaction(S.ONGOING, LAST_EPOCH), LAST_EPOCH, True, EPOCH_BUMPS).transaction
     assert after is not None and (after.next_producer_id, after.producer_epoch) == (99, LAST_EPOCH + 1)
     assert end(make_transaction(S.ONGOING, LAST_EPOCH), LAST_EPOCH, True, CLASSIC).transaction is not None
+
+
+@pytest.mark.parametrize("version", [CLASSIC, EPOCH_BUMPS])
+def test_a_producer_whose_transaction_was_aborted_comes_back_with_its_epoch(version: int) -> None:
+    """It gets the epoch that fenced it, until another producer has initialized the id."""
+    aborted = completed(decide_abort(make_transaction(S.ONGOING, client_version=version), 50), 60)
+    for epoch in (4, 5):
+        back = init(aborted, ProducerEpoch(7, epoch)).transaction
+        assert back is not None and (back.state, back.producer_epoch) == (S.EMPTY, epoch + 1 if epoch == 5 else 5)
+    assert init(aborted, ProducerEpoch(7, 3)) == Decision(E.PRODUCER_FENCED)
+    another = init(aborted).transaction
+    assert another is not None and init(another, ProducerEpoch(7, 4)) == Decision(E.PRODUCER_FENCED)
 
 
 def test_an_abort_that_nobody_asked_for_fences_the_producer() -> None:
