@@ -22,6 +22,7 @@ from kafkalog._core.batch.record import RecordIterator
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import TopicExists
 from kafkalog.keys import parts
+from kafkalog.keys.latest import LatestRecords
 from kafkalog.values import decoder as decoder_of
 from tests.arrow_readers import ALL, as_tuples, pieces_of
 
@@ -252,6 +253,25 @@ def test_one_mapping_of_the_latest_records(tmp_path: Path, in_memory: bool) -> N
 
         together(rounds.write, *[rounds.read(latest.__getitem__)] * 3, rounds.until_done(count))
         assert {value_of(record) for record in latest.values()} == {24}
+
+
+def test_the_count_of_a_mapping_is_that_of_its_own_state(tmp_path: Path) -> None:
+    """Another thread that counts an older state, and keeps that last, changes no one else's count."""
+    kept: list[object] = []
+
+    class Watched(LatestRecords):
+        __slots__ = ()
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == "_counted":
+                kept.append(value)
+                super().__setattr__(name, (("older",), 3))
+
+    with keyed_log(tmp_path) as log:
+        latest = log.latest()
+        latest.__class__ = Watched
+        assert len(latest) == KEYS and len(kept) == 1
 
 
 def test_the_cleaner_beside_readers_and_the_writer(tmp_path: Path) -> None:
