@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,8 +23,10 @@ from kafkalog._core.batch.scan import scan
 from kafkalog.errors import TopicExists
 from kafkalog.keys import parts
 from kafkalog.keys.latest import LatestRecords
+from kafkalog.types import TopicPartition
 from kafkalog.values import decoder as decoder_of
 from tests.arrow_readers import ALL, as_tuples, pieces_of
+from tests.cleaner.pools import Pool
 
 THREADS = 6
 KEYS = 200
@@ -190,6 +192,13 @@ def keyed_log(path: Path, **options: Any) -> kafkalog.Log:
     return log
 
 
+class Named(NamedTuple):
+    """The part of a log that a cleaner's list of partitions needs."""
+
+    path: str
+    topic_partition: TopicPartition
+
+
 class Rounds:
     """A writer that gives each key rising numbers, and readers that never see a number fall."""
 
@@ -288,6 +297,32 @@ def test_the_cleaner_beside_readers_and_the_writer(tmp_path: Path) -> None:
         )  # fmt: skip
         log.compact(roll=True)
         assert [int(record.value or b"") for record in log] == [rounds.rounds - 1] * KEYS
+
+
+def test_the_cleaner_forgets_partitions_while_others_put_some_off(tmp_path: Path) -> None:
+    """Without the GIL a tuple of a dict, unlike a list of it, raises if another thread changes the dict meanwhile."""
+    pool = Pool(tmp_path)
+    logs: list[Any] = [Named(str(tmp_path / f"t-{n}"), TopicPartition("t", n)) for n in range(4000)]
+    pool.current_logs = {log.topic_partition: log for log in logs}
+    for log in logs:
+        pool.manager.postpone(log, 1000)
+    is_done = threading.Event()
+
+    def put_off(number: int) -> None:
+        while not is_done.is_set():
+            for log in logs[number : number + 20]:
+                pool.manager.reinstate(log)
+            for log in logs[number : number + 20]:
+                pool.manager.postpone(log, 1000)
+
+    def forget() -> None:
+        try:
+            for _ in range(400):
+                pool.manager.forget_removed()
+        finally:
+            is_done.set()
+
+    together(*[lambda n=n: put_off(20 * n) for n in range(3)], forget)
 
 
 def test_one_iterator_of_a_log(tmp_path: Path) -> None:
