@@ -4,6 +4,7 @@ Nothing here is timed: each thread makes a fixed number of rounds, or goes on un
 """
 
 import importlib
+import json
 import pkgutil
 import random
 import sys
@@ -25,6 +26,7 @@ from kafkalog.keys import parts
 from kafkalog.keys.latest import LatestRecords
 from kafkalog.types import TopicPartition
 from kafkalog.values import decoder as decoder_of
+from kafkalog.values.schemas.topic import SchemaTopic
 from tests.arrow_readers import ALL, as_tuples, pieces_of
 from tests.cleaner.pools import Pool
 
@@ -179,6 +181,31 @@ def test_a_decoder_that_decodes_has_its_type(name: str) -> None:
 
     whole = Watched(schemas[name])
     assert seen == [(whole.arrow_type, whole.settled)]
+
+
+def test_a_subject_of_a_topic_grows_while_its_latest_version_is_looked_for(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "_schemas-0"
+    with kafkalog.open(path, "a") as log:
+
+        def add(number: int) -> None:
+            named = {"subject": "s", "version": number}
+            value = json.dumps({**named, "id": number, "schema": '"long"'}).encode()
+            log.append([(json.dumps({"keytype": "SCHEMA", **named}).encode(), value)])
+
+        class Meanwhile(set[tuple[str, int]]):
+            """Deleted versions; at a look another thread reads one more version."""
+
+            def __contains__(self, version: object) -> bool:
+                add(log.end_offset + 1)
+                together(source.refresh)
+                return super().__contains__(version)
+
+        add(1)
+        add(2)
+        source = SchemaTopic(path.parent)
+        source._deleted = Meanwhile()
+        assert source.by_version("s").id == 2
+        assert [one.id for one in source.schemas_of("s")] == [4, 3, 2, 1]
 
 
 def value_of(record: kafkalog.Record | None) -> int:
