@@ -18,6 +18,7 @@ import kafkalog
 import kafkalog.aio
 from kafkalog.aio.queue import connect, wrap
 from kafkalog.errors import IllegalArgument, InvalidRecordState, LogClosed
+from kafkalog.sharing.loop import LoopThread
 from kafkalog.testing import kafka_server
 
 SMALL: dict[str, Any] = {"log_cleaner_enable": False}
@@ -129,6 +130,28 @@ def test_queue_of_a_server() -> None:
 
     with kafka_server(topics="tasks") as server:
         asyncio.run(asyncio.wait_for(scenario(server.bootstrap), LONG_S))
+
+
+def test_ctrl_c_when_the_loop_has_the_call_leaves_nothing_acquired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has no future of its call then."""
+    submit = LoopThread.submit
+
+    def interrupted(loop: LoopThread, work: Any) -> None:
+        monkeypatch.undo()
+        submit(loop, work)
+        raise KeyboardInterrupt
+
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers") as queue, dirs["tasks"].queue("workers") as other:
+            assert queue.acquire() == other.acquire() == []
+            monkeypatch.setattr(LoopThread, "submit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                queue.acquire(timeout=None)
+            dirs["tasks", 0].append([b"x"])
+            assert [one.value for one in other.acquire(timeout=LONG_S / 4)] == [b"x"]
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.02])
