@@ -147,10 +147,10 @@ def test_ctrl_c_when_the_loop_has_the_call_leaves_nothing_acquired(
         dirs.create_topic("tasks", 1)
         with dirs["tasks"].queue("workers") as queue, dirs["tasks"].queue("workers") as other:
             assert queue.acquire() == other.acquire() == []
+            dirs["tasks", 0].append([b"x"])
             monkeypatch.setattr(LoopThread, "submit", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 queue.acquire(timeout=None)
-            dirs["tasks", 0].append([b"x"])
             assert [one.value for one in other.acquire(timeout=LONG_S / 4)] == [b"x"]
 
 
