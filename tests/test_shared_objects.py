@@ -4,13 +4,14 @@ Nothing here is timed: each thread makes a fixed number of rounds, or goes on un
 """
 
 import importlib
+import json
 import pkgutil
 import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,8 +23,12 @@ from kafkalog._core.batch.record import RecordIterator
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import TopicExists
 from kafkalog.keys import parts
+from kafkalog.keys.latest import LatestRecords
+from kafkalog.types import TopicPartition
 from kafkalog.values import decoder as decoder_of
+from kafkalog.values.schemas.topic import SchemaTopic
 from tests.arrow_readers import ALL, as_tuples, pieces_of
+from tests.cleaner.pools import Pool
 
 THREADS = 6
 KEYS = 200
@@ -178,6 +183,31 @@ def test_a_decoder_that_decodes_has_its_type(name: str) -> None:
     assert seen == [(whole.arrow_type, whole.settled)]
 
 
+def test_a_subject_of_a_topic_grows_while_its_latest_version_is_looked_for(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "_schemas-0"
+    with kafkalog.open(path, "a") as log:
+
+        def add(number: int) -> None:
+            named = {"subject": "s", "version": number}
+            value = json.dumps({**named, "id": number, "schema": '"long"'}).encode()
+            log.append([(json.dumps({"keytype": "SCHEMA", **named}).encode(), value)])
+
+        class Meanwhile(set[tuple[str, int]]):
+            """Deleted versions; at a look another thread reads one more version."""
+
+            def __contains__(self, version: object) -> bool:
+                add(log.end_offset + 1)
+                together(source.refresh)
+                return super().__contains__(version)
+
+        add(1)
+        add(2)
+        source = SchemaTopic(path.parent)
+        source._deleted = Meanwhile()
+        assert source.by_version("s").id == 2
+        assert [one.id for one in source.schemas_of("s")] == [4, 3, 2, 1]
+
+
 def value_of(record: kafkalog.Record | None) -> int:
     assert record is not None and record.value is not None, "a key that is in the log was not found"
     return int(record.value)
@@ -187,6 +217,13 @@ def keyed_log(path: Path, **options: Any) -> kafkalog.Log:
     log = kafkalog.open(path / "data" / "t-0", "a", internal_segment_bytes=20_000, **options)
     log.append([(b"k%d" % i, b"0" * 20) for i in range(KEYS)])
     return log
+
+
+class Named(NamedTuple):
+    """The part of a log that a cleaner's list of partitions needs."""
+
+    path: str
+    topic_partition: TopicPartition
 
 
 class Rounds:
@@ -254,6 +291,25 @@ def test_one_mapping_of_the_latest_records(tmp_path: Path, in_memory: bool) -> N
         assert {value_of(record) for record in latest.values()} == {24}
 
 
+def test_the_count_of_a_mapping_is_that_of_its_own_state(tmp_path: Path) -> None:
+    """Another thread that counts an older state, and keeps that last, changes no one else's count."""
+    kept: list[object] = []
+
+    class Watched(LatestRecords):
+        __slots__ = ()
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == "_counted":
+                kept.append(value)
+                super().__setattr__(name, (("older",), 3))
+
+    with keyed_log(tmp_path) as log:
+        latest = log.latest()
+        latest.__class__ = Watched
+        assert len(latest) == KEYS and len(kept) == 1
+
+
 def test_the_cleaner_beside_readers_and_the_writer(tmp_path: Path) -> None:
     with keyed_log(tmp_path, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as log:
         rounds = Rounds(log)
@@ -268,6 +324,32 @@ def test_the_cleaner_beside_readers_and_the_writer(tmp_path: Path) -> None:
         )  # fmt: skip
         log.compact(roll=True)
         assert [int(record.value or b"") for record in log] == [rounds.rounds - 1] * KEYS
+
+
+def test_the_cleaner_forgets_partitions_while_others_put_some_off(tmp_path: Path) -> None:
+    """Without the GIL a tuple of a dict, unlike a list of it, raises if another thread changes the dict meanwhile."""
+    pool = Pool(tmp_path)
+    logs: list[Any] = [Named(str(tmp_path / f"t-{n}"), TopicPartition("t", n)) for n in range(4000)]
+    pool.current_logs = {log.topic_partition: log for log in logs}
+    for log in logs:
+        pool.manager.postpone(log, 1000)
+    is_done = threading.Event()
+
+    def put_off(number: int) -> None:
+        while not is_done.is_set():
+            for log in logs[number : number + 20]:
+                pool.manager.reinstate(log)
+            for log in logs[number : number + 20]:
+                pool.manager.postpone(log, 1000)
+
+    def forget() -> None:
+        try:
+            for _ in range(400):
+                pool.manager.forget_removed()
+        finally:
+            is_done.set()
+
+    together(*[lambda n=n: put_off(20 * n) for n in range(3)], forget)
 
 
 def test_one_iterator_of_a_log(tmp_path: Path) -> None:

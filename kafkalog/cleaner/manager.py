@@ -310,10 +310,10 @@ class LogCleanerManager:
     def forget_removed(self) -> None:
         """Forget partitions that were set aside or put off and no longer exist."""
         logs = self._pool.current_logs
-        for directory, key in tuple(self._uncleanable):
+        for directory, key in list(self._uncleanable):  # one step of the interpreter, also without the GIL
             if not self._is_in(directory, key):
                 self._uncleanable.pop((directory, key), None)
-        for key in tuple(self._postponed):
+        for key in list(self._postponed):
             if key not in logs:
                 self._postponed.pop(key, None)
 

@@ -187,9 +187,10 @@ class LatestRecords(RecordsByKey):
         refresh(self._source)
         source = self._source
         state = source.log_start_offset, end_of(source, self._isolation), truncation_count(source), source.segments
-        if self._counted[0] != state:
-            self._counted = state, sum(1 for _ in self._records())
-        return self._counted[1]
+        counted = self._counted  # once: another thread may keep that of another state
+        if counted[0] != state:
+            counted = self._counted = state, sum(1 for _ in self._records())
+        return counted[1]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._source.name}>"

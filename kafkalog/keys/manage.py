@@ -12,6 +12,7 @@ from kafkalog.keys.format import read_header
 from kafkalog.sidecars.identity import NO_STAMP, UNSOUND, FileStamp, new_secret, stamp_of, status_of
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
+from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
@@ -81,6 +82,8 @@ def build_indexes(
             break
         if known is not None and known.get(segment.base_offset) == _stamps(segment, place):
             continue
+        if segment.path.endswith(SWAP_SUFFIX) and not isinstance(source, LogView):
+            source.truncation_count_when_idle()  # a cleaner holds the log's lock until it has renamed the file
         try:
             infos.append(build_index(segment, following.base_offset, place, secret, rebuild=rebuild))
         except UNSOUND as error:

@@ -211,7 +211,7 @@ class WritableLog:
     def _end_writing(self) -> None:
         """Write the pending records of writers, then make every append fail."""
         try:
-            for writer in tuple(self.writers):
+            for writer in list(self.writers):  # one step of the interpreter, also without the GIL
                 writer.close()
         finally:
             if self.flusher is not None:
@@ -231,7 +231,7 @@ class WritableLog:
 
     def disown(self) -> None:
         """Make every write fail: in a forked child, whose parent owns the log."""
-        for writer in tuple(self.writers):
+        for writer in list(self.writers):
             writer.disown()
         self.closed = True
         _opened.discard(self)

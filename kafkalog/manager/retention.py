@@ -15,9 +15,10 @@ Failed = Callable[[UnifiedLog, Exception], object]
 
 
 def each_log(logs: Iterable[UnifiedLog], step: Callable[[UnifiedLog], int], failed: Failed | None = None) -> int:
-    """Call `step` for each log and return the sum of its results; a log that is closed meanwhile is skipped.
+    """Call `step` for each log and return the sum of its results.
 
-    An error of one log stops no other: each is logged and passed to `failed`, and the first is raised at the end.
+    A log that is closed, deleted or moved meanwhile is skipped. An error of one log stops no other: each is logged and
+    passed to `failed`, and the first is raised at the end.
     """
     total = 0
     failures: list[tuple[UnifiedLog, Exception]] = []
@@ -27,6 +28,8 @@ def each_log(logs: Iterable[UnifiedLog], step: Callable[[UnifiedLog], int], fail
         except LogClosed:
             continue
         except Exception as error:
+            if log.is_stopped:
+                continue
             _LOG.warning("%s: %s", log.name, error)
             failures.append((log, error))
     for log, failure in failures:

@@ -47,7 +47,7 @@ class LoopThread:
         """End the thread; what is left on the loop is cancelled."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
-        for future in tuple(self._calls):
+        for future in list(self._calls):  # one step of the interpreter, also without the GIL
             future.cancel()
 
     def _run(self) -> None:

@@ -59,18 +59,35 @@ class MemberWorker:
         If the call is cancelled, what comes for it is released.
         """
         call: list[Future[list[Acquired]]] = []
+        tasks: list[asyncio.Task[list[Acquired]]] = []
 
         async def acquire() -> list[Acquired]:
             task = asyncio.current_task()
             assert task is not None
+            tasks.append(task)
             task.add_done_callback(partial(self._release_unwanted, call))  # runs once the call's future is set
             return await self._member.acquire(max_records, timeout_s)
 
-        call.append(self._loop.submit(acquire()))
+        try:
+            call.append(self._loop.submit(acquire()))
+        except BaseException:  # a Ctrl-C may come when the loop has the coroutine, and the caller no future of it
+            with suppress(LogClosed):
+                self._loop.submit(self._give_up(tasks))
+            raise
         return call[0]
 
+    async def _give_up(self, tasks: Iterable[asyncio.Task[list[Acquired]]]) -> None:
+        """Cancel tasks whose caller was interrupted, and release what they acquire all the same."""
+        for task in tasks:
+            task.add_done_callback(self._release)
+            task.cancel()
+
     def _release_unwanted(self, call: list[Future[list[Acquired]]], task: asyncio.Task[list[Acquired]]) -> None:
-        if call and call[0].cancelled() and not task.cancelled() and task.exception() is None:
+        if call and call[0].cancelled():
+            self._release(task)
+
+    def _release(self, task: asyncio.Task[list[Acquired]]) -> None:
+        if not task.cancelled() and task.exception() is None:
             self._member.begin(self._member.give_back(task.result()))
 
     def wait(self, future: Future[T]) -> T:
@@ -79,7 +96,10 @@ class MemberWorker:
 
     def give_back(self, future: Future[list[Acquired]]) -> None:
         """Release the records of a call whose caller was interrupted after they were acquired."""
-        if future.done() and not future.cancelled() and future.exception() is None:
+        future.add_done_callback(self._give_back)  # a result may just be on its way, and cannot be cancelled
+
+    def _give_back(self, future: Future[list[Acquired]]) -> None:
+        if not future.cancelled() and future.exception() is None:
             with suppress(LogClosed):
                 self._loop.submit(self._member.give_back(future.result()))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -72,13 +71,7 @@ class SidecarPlace:
         with os_errors(f"write the {self.noun}", path):
             if not self.is_beside:
                 make_directories(self.fs, self.directory)
-            own = f"{path}.{os.getpid()}-{threading.get_ident():x}"  # another thread or process may build it too
-            atomic_write(self.fs, own, *data, sync=False)
-            try:
-                self.fs.rename(own, path)
-            except OSError:
-                self.fs.unlink_if_exists(own)
-                raise
+            atomic_write(self.fs, path, *data, sync=False, shared=True)  # another one may build it too
         return path
 
     def remove_others(self, kept: Iterable[int] = ()) -> int:

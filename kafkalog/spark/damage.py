@@ -41,7 +41,7 @@ def report_to(directory: str | None, wanted: OffsetRange, skipped: Sequence[Skip
     lines = [json.dumps({**head, **_row(one)}) + "\n" for one in skipped]
     with os_errors("write the report on damage", directory):
         os.makedirs(directory, exist_ok=True)
-        atomic_write(OS, os.path.join(directory, name), "".join(lines).encode())
+        atomic_write(OS, os.path.join(directory, name), "".join(lines).encode(), shared=True)
 
 
 def damage_at_ends(

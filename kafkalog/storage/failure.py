@@ -78,6 +78,12 @@ class LogHealth:
             self.cause = cause
             self.closed = True
 
+    @property
+    def is_stopped(self) -> bool:
+        """True if the owner stopped the writes without a failure: the log was deleted, or is moving."""
+        cause = self.cause
+        return isinstance(cause, StorageError) and cause.errno is None and not self.closed
+
     def check_disk(self) -> None:
         """Raise StorageError if a write or a sync has failed; being closed or stopped is no failure."""
         cause = self.cause

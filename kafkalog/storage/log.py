@@ -267,6 +267,11 @@ class UnifiedLog:
         return self._core.health.cause is not None and not self._core.health.closed
 
     @property
+    def is_stopped(self) -> bool:
+        """True if its owner stopped the writes: the log was deleted, or is moving to another directory."""
+        return self._core.health.is_stopped
+
+    @property
     def metrics(self) -> LogCounters:
         """Counters of this log."""
         return self._core.metrics

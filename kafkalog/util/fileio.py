@@ -12,6 +12,7 @@ import os
 import stat as stat_module
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.bytes.references import free_at_once
@@ -339,17 +340,20 @@ def atomic_write(
     sync: bool = True,
     sync_entry: bool = True,
     private: bool = False,
+    shared: bool = False,
 ) -> None:
     """Replace the content of `path` with all `data`; a reader, or a crash, sees either the old content or the new.
 
-    `private`: only the owner may read and write the file, set before the first byte is written. Without `sync_entry` a
-    power loss may leave the old content until the directory is synced.
+    `private`: only the owner may read and write the file, set before the first byte is written. `shared`: another
+    thread or process may write the same file meanwhile. Without `sync_entry` a power loss may leave the old content
+    until the directory is synced.
 
-    The data is written to `<path>.tmp`, synced, renamed over the old file, and the directory is synced (KAFKA-16541:
-    without the sync a power loss may leave an empty file). An OSError leaves the old content.
+    The data is written to `<path>.tmp`, of a `shared` file to `<path>.<process>-<thread>.tmp`, synced, renamed over the
+    old file, and the directory is synced (KAFKA-16541: without the sync a power loss may leave an empty file). An
+    OSError leaves the old content.
     """
     name = os.fspath(path)
-    temporary = name + TMP_SUFFIX
+    temporary = f"{name}.{os.getpid()}-{get_ident():x}{TMP_SUFFIX}" if shared else name + TMP_SUFFIX
     try:
         with _new_file(fs, temporary) as file:
             if private:

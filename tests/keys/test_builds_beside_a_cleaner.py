@@ -3,6 +3,7 @@
 Segments that it replaces are no damage.
 """
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.keys import manage
 from kafkalog.redact import directories
 from kafkalog.sidecars import identity
+from kafkalog.storage.log_parts import replacer
 from kafkalog.time_ranges import ranges
 from kafkalog.time_ranges.manage import build_ranges
 from kafkalog.time_ranges.place import TimeRangesPlace
@@ -66,6 +68,23 @@ def test_key_indexes(owner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         damage(owner)
         with pytest.raises(CorruptRecord):
             log.build_key_index(store=tmp_path / "indexes", rebuild=True)
+
+
+def test_key_indexes_wait_for_files_that_the_same_process_renames(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has the segments of a cleaner before their files have their names."""
+    rename, found = replacer.apply_swaps, list[Any]()
+    builder = threading.Thread(target=lambda: found.extend(owner.build_key_index()))
+
+    def renamed(*args: Any) -> None:
+        assert any(one.path.endswith(".swap") for one in args[1])
+        builder.start()
+        builder.join(0.5)  # it waits for this thread
+        rename(*args)
+
+    monkeypatch.setattr(replacer, "apply_swaps", renamed)
+    owner.compact()
+    builder.join()
+    assert [(one.base_offset, one.state, one.records) for one in found] == [(0, "ok", 4)]
 
 
 @pytest.mark.usefixtures("settled")

@@ -144,6 +144,15 @@ def test_a_log_that_was_closed_meanwhile_is_passed_over(tmp_path: Path) -> None:
     assert cleanup_logs([made], NOW + DAY) == 0
 
 
+def test_a_log_that_was_deleted_meanwhile_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = open_log(tmp_path, MockClock(NOW), retention_ms=1)
+    append_batches(made)
+    made.roll()
+    made.stop_writes(StorageError("the partition topic-0 was deleted"))
+    assert cleanup_logs([made], NOW + DAY) == 0 and not caplog.records
+    made.close_handlers()
+
+
 def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
     """PSM-15: by the age that counts now; one with a transaction open is kept."""
     clock = MockClock(NOW)

@@ -19,6 +19,7 @@ import kafkalog.aio
 from kafkalog.aio.queue import connect, wrap
 from kafkalog.errors import IllegalArgument, InvalidRecordState, LogClosed
 from kafkalog.server.client.errors import PeerError
+from kafkalog.sharing.loop import LoopThread
 from kafkalog.testing import KafkaServer, kafka_server
 from tests.queue.test_remote import put
 
@@ -158,6 +159,28 @@ def test_closing_while_the_server_is_silent_is_no_cancellation(monkeypatch: pyte
     with kafka_server(topics="tasks") as server:
         put(server, "tasks", b"a")
         asyncio.run(asyncio.wait_for(scenario(server), LONG_S))
+
+
+def test_ctrl_c_when_the_loop_has_the_call_leaves_nothing_acquired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has no future of its call then."""
+    submit = LoopThread.submit
+
+    def interrupted(loop: LoopThread, work: Any) -> None:
+        monkeypatch.undo()
+        submit(loop, work)
+        raise KeyboardInterrupt
+
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers") as queue, dirs["tasks"].queue("workers") as other:
+            assert queue.acquire() == other.acquire() == []
+            dirs["tasks", 0].append([b"x"])
+            monkeypatch.setattr(LoopThread, "submit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                queue.acquire(timeout=None)
+            assert [one.value for one in other.acquire(timeout=LONG_S / 4)] == [b"x"]
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.02])

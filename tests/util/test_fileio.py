@@ -206,6 +206,23 @@ def test_atomic_write_syncs_before_the_rename_and_the_directory_after(tmp_path: 
     ]  # fmt: skip
 
 
+def test_a_shared_file_is_written_by_two_threads_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+
+    class Between(FileSystem):
+        """Another thread writes the file just before the first one renames its own."""
+
+        def rename(self, old: str, new: str) -> None:  # type: ignore[override]
+            thread = threading.Thread(target=atomic_write, args=(OS, path, b"theirs"), kwargs={"shared": True})
+            thread.start()
+            thread.join()
+            assert path.read_bytes() == b"theirs"
+            OS.rename(old, new)
+
+    atomic_write(Between(), path, b"ours", shared=True)
+    assert path.read_bytes() == b"ours" and os.listdir(tmp_path) == ["f"]
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_atomic_write_failing_at_any_call_leaves_old_or_new(tmp_path: Path, code: int) -> None:
     """CKPT-4 with every call failing in turn; a failure before the rename leaves no temporary either."""

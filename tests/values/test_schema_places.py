@@ -112,6 +112,26 @@ def test_headers_that_come_byte_by_byte_are_given_up(dripping: str, monkeypatch:
         SchemaRegistry(dripping, timeout_s=10).by_id(1)
 
 
+def test_readers_fetch_and_cache_one_schema_at_once(healthy: str, tmp_path: Path) -> None:
+    errors: list[Exception] = []
+    start = threading.Barrier(6)
+
+    def read() -> None:
+        for n in range(20):
+            start.wait()
+            try:
+                assert SchemaRegistry(healthy, cache=tmp_path).by_version(f"s{n}", 1).content == b'"long"'
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and len(list(tmp_path.iterdir())) == 20
+
+
 @pytest.mark.parametrize("subject", ["x" * 150, "x" * 220, "注文" * 30])
 def test_subjects_with_long_names_are_cached(healthy: str, tmp_path: Path, subject: str) -> None:
     assert SchemaRegistry(healthy, cache=tmp_path).by_version(subject, 1).content == b'"long"'

@@ -142,7 +142,7 @@ class SchemaRegistry:
             return
         with os_errors("cache the schema", self._file(path)):
             make_directories(self._fs, self._cache)
-            atomic_write(self._fs, self._file(path), data, sync=False, sync_entry=False)
+            atomic_write(self._fs, self._file(path), data, sync=False, sync_entry=False, shared=True)
 
     # The server
 

@@ -46,7 +46,7 @@ class SchemaTopic:
     def by_version(self, subject: str, version: int | None = None) -> Schema:
         """Return a version of a subject; the latest that is not deleted for None."""
         self.refresh()
-        known = self._versions.get(subject, {})
+        known = dict(self._versions.get(subject, {}))  # another thread may read more records meanwhile
         if version is None:
             version = max((v for v in known if (subject, v) not in self._deleted), default=None)
         if version is None or version not in known:
@@ -57,9 +57,9 @@ class SchemaTopic:
     def schemas_of(self, subject: str | None) -> list[Schema]:
         """Return the schemas of a subject, the latest version first; all of them for one that is not known."""
         self.refresh()
-        known = self._versions.get(subject or "")
-        if known is None:
+        if (subject or "") not in self._versions:
             return [self._ids[number] for number in sorted(self._ids, reverse=True)]
+        known = dict(self._versions[subject or ""])
         return [self._ids[known[one]] for one in sorted(known, reverse=True) if (subject, one) not in self._deleted]
 
     def refresh(self) -> None:
