@@ -15,6 +15,7 @@ from kafkalog.server.settings.rows import (
     STATIC,
     Asked,
     Synonym,
+    effective_text,
     setting_row,
     visible_value,
 )
@@ -69,6 +70,7 @@ def _row(
     if has_default and key.default is not None:
         found.append(Synonym(name, visible_value(name, key.default), DEFAULT))
     text = found[0].value if found else None
+    text = None if text is None else effective_text(key, text)
     return setting_row(key, text, found, asked, is_read_only=not key.dynamic)
 
 

@@ -25,6 +25,7 @@ from kafkalog.server.settings.kinds import (
     RequestedChange,
 )
 from kafkalog.server.settings.loggers import set_levels
+from kafkalog.server.settings.rows import STRINGS
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -147,9 +148,9 @@ async def _set(
         if not validate_only:
             await node.dynamic.change_kept(kind, name, changes)
         return
-    for setting, value in changes.items():
-        if value is not None:
-            check_value(topic_key(setting), value)
+    keys = {setting: topic_key(setting) for setting, value in changes.items() if value is not None}
+    for setting, key in keys.items():
+        check_value(key, str(changes[setting]))
     check_together(remaining, node.store.config.topic_defaults)
     if not validate_only and changes:
         await node.topics.alter(name, changes)
@@ -165,7 +166,7 @@ def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -
         raise InvalidRequest(f"Unknown operation type {one.config_operation}")
     operation_name = Change(one.config_operation).name
     key = _key(node, kind, one.name, operation_name)
-    if key.kind != "list":
+    if key.kind != "list" or key.name in STRINGS:
         raise _no_list(kind, one.name, operation_name)
     text = value_text(key.default) if current is None else current
     items = [item for item in text.split(",") if item]

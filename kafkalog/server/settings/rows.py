@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.config.broker import SYNONYMS
-from kafkalog.config.keys import Key, value_text
+from kafkalog.config.keys import Key, parse_value, trimmed, value_text
 from kafkalog.config.topic import CONFIGS, LogConfig
+from kafkalog.errors import ConfigError
 from kafkalog.server.settings import client_metrics, kinds
 from kafkalog.server.settings.groups import GROUP_SETTINGS, default_of
 from kafkalog.server.settings.loggers import logger_levels
@@ -35,7 +37,7 @@ _SHORTS: Final = frozenset({
     "share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor",
     "transaction.state.log.replication.factor",
 })  # fmt: skip
-_STRINGS: Final = frozenset({"listener.security.protocol.map", "max.connections.per.ip.overrides"})
+STRINGS: Final = frozenset({"listener.security.protocol.map", "max.connections.per.ip.overrides"})
 """Lists that are one text to a broker."""
 SENSITIVE: Final = frozenset(
     {
@@ -46,9 +48,10 @@ SENSITIVE: Final = frozenset(
     }
 )  # fmt: skip
 _SPECIAL_TYPES: Final = {
-    **dict.fromkeys(_SHORTS, _SHORT), **dict.fromkeys(CLASSES, _CLASS), **dict.fromkeys(_STRINGS, _TYPES["string"]),
+    **dict.fromkeys(_SHORTS, _SHORT), **dict.fromkeys(CLASSES, _CLASS), **dict.fromkeys(STRINGS, _TYPES["string"]),
 }  # fmt: skip
 _HIDDEN: Final = frozenset({"internal.segment.bytes"})
+"""Settings that a broker returns only if the topic has its own."""
 
 
 class Synonym(NamedTuple):
@@ -76,7 +79,7 @@ def topic_rows(node: Node, config: LogConfig, asked: Asked) -> list[Tree]:
     own = config.overrides()
     rows = []
     for key in CONFIGS:
-        if key.name in _HIDDEN or not asked.wants(key.name):
+        if (key.name in _HIDDEN and key.name not in own) or not asked.wants(key.name):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
@@ -93,12 +96,13 @@ def group_rows(node: Node, group_id: str, asked: Asked) -> list[Tree]:
         if not asked.wants(name) or (one.is_internal and name not in own):
             continue
         value = value_text(default_of(node, name))
-        found = [Synonym(name, own[name], GROUP)] if name in own else []
+        text = effective_text(one.key, own[name]) if name in own else value
+        found = [Synonym(name, text, GROUP)] if name in own else []
         if one.broker_name in node.config:
             found += _broker_synonyms(node, (one.broker_name,))
         else:
             found.append(Synonym(one.broker_name or name, value, DEFAULT))
-        rows.append(setting_row(one.key, own.get(name, value), found, asked))
+        rows.append(setting_row(one.key, text, found, asked))
     return rows
 
 
@@ -148,10 +152,16 @@ def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
 
 def visible_value(name: str, value: object) -> str | None:
     """Return a setting's value as text; None for one that is secret."""
-    if name in SENSITIVE:
-        return None
-    text = value_text(value)
-    return text.upper().replace("E+", "E") if isinstance(value, float) else text  # as Java writes large numbers
+    return None if name in SENSITIVE else value_text(value)
+
+
+def effective_text(key: Key, text: str) -> str:
+    """Return the value that a text stands for, as text; the text itself if another version stored what is none."""
+    if key.name in STRINGS:
+        return trimmed(text)
+    with suppress(ConfigError):
+        return value_text(parse_value(key, text))
+    return text
 
 
 def setting_row(
