@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkalog.errors import LogClosed
+from kafkalog.storage.failure import LogGone
 from kafkalog.storage.log import UnifiedLog
 
 _LOG: Final = logging.getLogger(__name__)
@@ -15,16 +16,17 @@ Failed = Callable[[UnifiedLog, Exception], object]
 
 
 def each_log(logs: Iterable[UnifiedLog], step: Callable[[UnifiedLog], int], failed: Failed | None = None) -> int:
-    """Call `step` for each log and return the sum of its results; a log that is closed meanwhile is skipped.
+    """Call `step` for each log and return the sum of its results.
 
-    An error of one log stops no other: each is logged and passed to `failed`, and the first is raised at the end.
+    A log that is closed, deleted or moved meanwhile is skipped. An error of one log stops no other: each is logged and
+    passed to `failed`, and the first is raised at the end.
     """
     total = 0
     failures: list[tuple[UnifiedLog, Exception]] = []
     for log in tuple(logs):
         try:
             total += step(log)
-        except LogClosed:
+        except (LogClosed, LogGone):
             continue
         except Exception as error:
             _LOG.warning("%s: %s", log.name, error)
