@@ -92,6 +92,8 @@ class DirMoves(Part):
         self._node = node
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
         self._cuts: dict[TopicPartition, int] = {}  # as `prepare_future` returned them
+        self._turn = asyncio.Lock()
+        """Held while a request is carried out: the last one of a partition counts."""
 
     async def start(self) -> None:
         """Continue the moves that were in progress when the node stopped."""
@@ -118,7 +120,8 @@ class DirMoves(Part):
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             self._node.replicas.find(key)
-            return await self._move_to(key, target)
+            async with self._turn:
+                return await self._move_to(key, target)
         except KafkalogError as error:
             _LOG.warning("%s cannot be moved to %s: %s", key, path, error)
             return ErrorCode(code_of(error))
