@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +14,6 @@ from kafkalog._core.messages.outline import PassedProduces
 from kafkalog.errors import IllegalArgument
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.versions import APIS
-from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.testing import FaultNeverMatched, FaultNeverMatchedWarning, KafkaServer, kafka_server
 from kafkalog.testing.inside.requests import FLEXIBLE_PRODUCE, PRODUCE_BY_ID
 from kafkalog.testing.inside.rules import Rule, fires
@@ -377,17 +375,6 @@ def test_full_disk(server: KafkaServer) -> None:
         server.full_disk(False)
         assert code_of(link.call("produce", 9, produced())) == 0
     assert end(server) == before + 1
-
-
-def test_a_test_may_end_with_a_full_disk(tmp_path: Path) -> None:
-    """Its own error is raised, and the server closes its logs."""
-    with pytest.raises(ZeroDivisionError), kafka_server(topics="orders", directory=tmp_path) as server:
-        with Link(server.bootstrap) as link:
-            assert code_of(link.call("produce", 9, produced())) == 0
-            server.full_disk()
-            assert code_of(link.call("produce", 9, produced())) == ErrorCode.KAFKA_STORAGE_ERROR
-        raise ZeroDivisionError
-    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
 
 def test_faults_outlast_a_restart() -> None:
