@@ -7,6 +7,7 @@ system's, which grow. Requests in memory are limited to 256 MiB, where a broker 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ _POLICIES: Final = Check(
 
 def _is_override(item: str) -> bool:
     host, _, count = item.rpartition(":")
-    return bool(host) and count.isascii() and count.isdecimal()
+    return bool(host) and re.fullmatch("[0-9]{1,10}", count) is not None and int(count) <= MAX_INT
 
 
 _OVERRIDES: Final = Check("ADDRESS:COUNT, separated by commas", lambda value: all(map(_is_override, value)))

@@ -214,7 +214,8 @@ def test_settings_of_threads_are_accepted_and_those_of_calls_take_effect(tmp_pat
         words = "Config value append is not allowed for config key: num.io.threads"
         assert await alter(node, BROKER, "1", ("num.io.threads", APPEND, "1")) == (40, words)
         assert node.pool.threads == 16 and await node.run(lambda: 5) == 5
-        assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", SET, "x")))[0] == 42
+        for value in ("x", "127.0.0.1:2147483648", f"127.0.0.1:{'1' * 5000}"):
+            assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", SET, value)))[0] == 42
         assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", APPEND, "127.0.0.2:8")))[0] == 40
 
     async def second(node: Node) -> None:
