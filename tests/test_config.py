@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.config.keys import MAX_INT, Key
+from kafkalog.config.keys import MAX_INT, Key, parse_value, value_text
 from kafkalog.config.topic import CONFIGS, LogConfig, key_for
 from kafkalog.errors import ConfigError, UnknownConfig
 
@@ -115,6 +115,50 @@ def test_whole_numbers_only(key: Key, value: Any) -> None:
 def test_a_small_segment_is_accepted_with_a_warning(size: int) -> None:
     with pytest.warns(UserWarning, match="below 1 MiB"):
         assert LogConfig(segment_bytes=size).segment_size == size
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("5\x00", 5), ("\x1f 5\v", 5), ("0" * 40 + "5", 5), ("+5", 5), ("\xa05", None), ("5\u3000", None),
+    ("5\x85", None),
+])
+def test_what_a_broker_removes_around_a_value_is_removed(text: str, value: int | None) -> None:
+    """Up to the space, control characters too; Python's other blanks are part of the value."""
+    if value is not None:
+        assert LogConfig.from_mapping({"segment.ms": text}).segment_ms == value
+        return
+    with pytest.raises(ConfigError, match="give a whole number"):
+        LogConfig.from_mapping({"segment.ms": text})
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    (".5", 0.5), ("1.", 1.0), ("5e-1", 0.5), ("0.5f", 0.5), ("1D", 1.0), ("+0.5", 0.5), ("1e-400", 0.0),
+    *((text, None) for text in ("0_1", "inf", "nan", "infinity", "1e", "1e-1_0", ".", "1 0", "0,5", "0.5ff")),
+])
+def test_numbers_with_a_point_are_written_as_in_java(text: str, value: float | None) -> None:
+    if value is not None:
+        assert LogConfig.from_mapping({"min.cleanable.dirty.ratio": text}).min_cleanable_dirty_ratio == value
+        return
+    with pytest.raises(ConfigError, match="give a number"):
+        LogConfig.from_mapping({"min.cleanable.dirty.ratio": text})
+
+
+def test_a_long_text_that_is_no_number_is_refused_in_one_pass() -> None:
+    for text in ("1" * 300_000 + "x", "0" * 300_000 + "x", "." + "1" * 300_000 + "e"):
+        for name in ("min.cleanable.dirty.ratio", "segment.ms"):
+            with pytest.raises(ConfigError, match=name):
+                LogConfig.from_mapping({name: text})
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (0.5, "0.5"), (0.001, "0.001"), (0.0001, "1.0E-4"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (-0.0, "-0.0"),
+    (123456789.125, "1.23456789125E8"), (-1.5e300, "-1.5E300"), (float("inf"), "Infinity"),
+    (float("-inf"), "-Infinity"),
+    (5e-324, "5.0E-324"), (1.7976931348623157e308, "1.7976931348623157E308"), (float("nan"), "NaN"),
+])
+def test_text_of_numbers_with_a_point_is_that_of_java_and_is_read_again(value: float, text: str) -> None:
+    key = Key("a", "double", 0.5, None, "")
+    assert value_text(value) == text
+    assert value_text(parse_value(key, text)) == text
 
 
 def test_internal_segment_bytes_replaces_segment_bytes_without_a_warning() -> None:

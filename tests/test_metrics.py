@@ -5,6 +5,7 @@ import gc
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,21 @@ def test_directories_of_a_store(tmp_path: Path) -> None:
         manager.fail_directory(tmp_path / "b", OSError(errno.EIO, "the disk"))
         assert offline() == {"a": 0, "b": 1}
     assert offline() == {}
+
+
+def test_a_failed_job_shows_beside_a_good_one_of_the_same_name() -> None:
+    """Two stores of a process have jobs of the same names."""
+    def fails() -> None:
+        raise ValueError
+
+    jobs = [Job("metrics-twice", run, delay_ms=0, period_ms=10) for run in (fails, int, fails, int)]
+    for job in jobs:
+        with suppress(ValueError):
+            job.run()
+    found = {name: [row["value"] for row in rows if row["labels"] == {"job": "metrics-twice"}]
+             for name, rows in metrics.snapshot().items()}  # fmt: skip
+    assert (found["kafkalog_job_failed"], found["kafkalog_job_runs_total"]) == ([1], [4])
+    assert found["kafkalog_job_last_run_timestamp_seconds"] == [max(job.last_run_ms or 0 for job in jobs) / 1000]
 
 
 def test_logs_and_jobs_of_data_directories(tmp_path: Path) -> None:

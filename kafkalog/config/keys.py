@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from kafkalog.errors import ConfigError, UnknownConfig
 
+_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""What a broker removes around a value: Python's own blanks are fewer and more."""
+_BLANKS_IN_LIST: Final = " \t\n\v\f\r"
+"""What it removes around a comma."""
+_INT: Final = re.compile(r"[+-]?0*[0-9]{1,30}")
+_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
 
@@ -178,7 +185,7 @@ def parse_value(key: Key, value: object) -> Any:
     Raises ConfigError if a check fails.
     """
     try:
-        parsed = _PARSERS[key.kind](value.strip() if isinstance(value, str) else value)
+        parsed = _PARSERS[key.kind](trimmed(value) if isinstance(value, str) else value)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{key.name}={value!r} is not {_TYPE_NAMES[key.kind]}: {error}") from None
     if isinstance(key.default, frozenset):
@@ -193,10 +200,23 @@ def parse_value(key: Key, value: object) -> Any:
     return parsed
 
 
+def trimmed(text: str) -> str:
+    """Return a text without the blanks and control characters around it, as a broker reads a value."""
+    return text.strip(_BLANKS)
+
+
+def list_items(text: str) -> list[str]:
+    """Return the items of a list's text as a broker splits it, empty ones too; none for a blank text."""
+    text = trimmed(text)
+    return [item.strip(_BLANKS_IN_LIST) for item in text.split(",")] if text else []
+
+
 def value_text(value: object) -> str:
     """Return a value as text for a properties file: true/false, items joined by commas, None as empty text."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return _double_text(value)
     if isinstance(value, OrderedNames):
         return ",".join(value.order)
     if isinstance(value, frozenset):
@@ -204,6 +224,19 @@ def value_text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return "" if value is None else str(value)
+
+
+def _double_text(value: float) -> str:
+    """Return a number as Java writes it: 0.5, 1.0E-4, Infinity."""
+    if not math.isfinite(value):
+        return str(value).replace("inf", "Infinity").replace("nan", "NaN")
+    if not value or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    from decimal import Decimal
+
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
+
 
 def _parse_bool(value: object) -> bool:
     if isinstance(value, str):
@@ -215,7 +248,7 @@ def _parse_bool(value: object) -> bool:
 
 def _parse_int(value: Any) -> int:
     if isinstance(value, str):
-        if not re.fullmatch(r"[+-]?[0-9]{1,30}", value):
+        if not _INT.fullmatch(value):
             raise ValueError("give a whole number")
         return int(value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -226,6 +259,10 @@ def _parse_int(value: Any) -> int:
 def _parse_double(value: Any) -> float:
     if isinstance(value, bool):
         raise ValueError("give a number")
+    if isinstance(value, str):
+        if not _DOUBLE.fullmatch(value):
+            raise ValueError("give a number")
+        value = value.rstrip("fFdD")
     return float(value)
 
 
@@ -238,7 +275,7 @@ def _parse_string(value: object) -> str:
 def _parse_list(value: Any) -> tuple[str, ...]:
     items: Iterable[Any] = value
     if isinstance(value, str):
-        items = [item.strip() for item in value.split(",")] if value else []
+        items = list_items(value)
     elif isinstance(value, frozenset):
         items = value.order if isinstance(value, OrderedNames) else sorted(value)
     listed = tuple(dict.fromkeys(items))

@@ -27,7 +27,7 @@ def _replicas(value: tuple[str, ...]) -> bool:
     return "".join(value) == "*" or all(re.fullmatch(r"([0-9]+:[0-9]+)?", item) for item in value)
 
 
-_GZIP_LEVEL = Check("1 to 9, or -1", lambda value: value == -1 or 1 <= value <= 9)
+_GZIP_LEVEL = Check("between 1 and 9 or equal to -1", lambda value: value == -1 or 1 <= value <= 9)
 _POLICIES = Check("compact, delete", lambda value: value <= {"compact", "delete"})
 _REPLICAS = Check("*, or partition:broker,partition:broker,...", _replicas)
 _CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

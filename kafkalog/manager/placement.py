@@ -30,7 +30,7 @@ def find_directory(directories: Sequence[DataDirectory], path_or_id: str | os.Pa
 def check_cordoned(cordoned: Collection[str], directories: Sequence[DataDirectory]) -> None:
     """Raise ConfigError if cordoned.log.dirs names any other directory than these; `*` stands for all."""
     known = {one.path for one in directories}
-    unknown = [path for path in cordoned if path != "*" and os.path.realpath(path) not in known]
+    unknown = [path for path in cordoned if path != "*" and ("\0" in path or os.path.realpath(path) not in known)]
     if unknown:
         raise ConfigError(
             f"cordoned.log.dirs names {unknown[0]}, which is not a data directory here",

@@ -53,13 +53,15 @@ def _read(source: Source, of: AnyLog | None) -> list[tuple[float | Histogram, Ma
 
 
 def _merged(source: Source, of: AnyLog | None) -> dict[Labels, float | Histogram]:
-    """Return values by labels; for equal labels (two readers of a partition) add counters, else keep the first."""
+    """Return values by labels; for equal labels (readers of a partition, jobs of stores), a sum or the largest."""
     found: dict[Labels, Any] = {}
     for labels, value in source.read(of):
-        if labels in found and source.kind == "counter":
-            found[labels] += value
-        elif labels not in found:
+        if labels not in found:
             found[labels] = value
+        elif source.kind == "counter":
+            found[labels] += value
+        elif source.kind == "gauge":
+            found[labels] = max(found[labels], value)
     return found
 
 

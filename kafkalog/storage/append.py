@@ -30,6 +30,7 @@ from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.types import LogAppendInfo
 
 if TYPE_CHECKING:
+    from kafkalog.storage.log import UnifiedLog
     from kafkalog.util.buffers import Data
 
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
@@ -313,3 +314,16 @@ def check_append_size(size: int, segment_size: int) -> None:
             f"the append has {size} bytes; a segment holds at most {segment_size}",
             hint="append fewer bytes at once, or raise segment.bytes of the topic",
         )
+
+
+def append_copied(log: UnifiedLog, batches: Data) -> None:
+    """Append batches of a copy to it; those that exceed a `segment.bytes` set later get a segment of their size."""
+    config = log.config
+    if len(batches) <= config.segment_size:
+        log.append_as_follower(batches, None)
+        return
+    log.config = config.replace(**{"internal.segment.bytes": len(batches)})
+    try:
+        log.append_as_follower(batches, None)
+    finally:
+        log.config = config

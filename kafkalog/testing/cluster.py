@@ -439,7 +439,7 @@ class KafkaCluster(Controlled):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            self._rules.clear(reports=kind is None)
+            self._end_faults(reports=kind is None)
         finally:
             self._close()
 

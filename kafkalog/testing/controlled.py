@@ -6,7 +6,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -169,6 +169,15 @@ class Controlled(ABC):
             ending.callback(self.refuse_connections, False)
             ending.callback(self.full_disk, False)
             ending.callback(self._rules.clear)
+
+    def _end_faults(self, *, reports: bool) -> None:
+        """End what disturbs the servers' end: faults, and a full disk, on which they could not close their logs."""
+        try:
+            self._rules.clear(reports=reports)
+        finally:
+            if "full_disk" in self._lasting:
+                with suppress(KafkalogError, OSError):  # a server that does not answer ends in another way
+                    self.full_disk(False)
 
     def _set(self, command: str, nodes: Iterable[int] | None, is_on: bool, **given: Any) -> None:
         """Send a command whose effect lasts, also to nodes that start later."""

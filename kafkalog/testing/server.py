@@ -258,7 +258,7 @@ class KafkaServer(Controlled):
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         try:
             try:
-                self._rules.clear(reports=kind is None)
+                self._end_faults(reports=kind is None)
             finally:
                 self.stop()
         finally:

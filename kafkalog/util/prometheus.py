@@ -52,13 +52,20 @@ def lines(family: Family) -> Iterator[str]:
         yield f"{name}_count{_braced(labels)} {value.count}\n"
 
 
+_LARGEST: Final = ("_failed", "_last_run_seconds", "_timestamp_seconds")
+"""How the names of gauges end whose values cannot be added."""
+
+
 def added(texts: Iterable[str]) -> str:
-    """Return the metrics of several processes as those of one: values of the same name and labels are added."""
+    """Return the metrics of several processes as those of one: values of the same name and labels are added.
+
+    Of times and marks such as `kafkalog_job_failed`, the largest counts.
+    """
     heads: dict[str, str] = {}
     values: dict[str, dict[str, float]] = {}
     for text in texts:
         name = ""
-        for line in text.splitlines():
+        for line in text.split("\n"):  # a label's value may hold other ends of lines
             if line.startswith("# "):
                 name = line.split(" ", 3)[2]
                 if f"{line}\n" not in heads.setdefault(name, ""):
@@ -66,7 +73,10 @@ def added(texts: Iterable[str]) -> str:
             elif line:
                 sample, _, value = line.rpartition(" ")
                 samples = values.setdefault(name, {})
-                samples[sample] = samples.get(sample, 0) + float(value)
+                if name.endswith(_LARGEST):
+                    samples[sample] = max(samples.get(sample, 0), float(value))
+                else:
+                    samples[sample] = samples.get(sample, 0) + float(value)
     return "".join(
         head + "".join(f"{sample} {_whole(value)}\n" for sample, value in values.get(name, {}).items())
         for name, head in heads.items()

@@ -15,7 +15,8 @@ def parse_properties(content: bytes) -> dict[str, str]:
     """Return the pairs of a file; of a repeated key the last one counts, as in Java.
 
     Comment lines begin with # or !. A line that ends in a backslash continues on the next line. `=`, `:` or blanks
-    separate key and value. A `\\u` without four digits after it is the letter u.
+    separate key and value. A `\\u` without four digits after it is the letter u; two of them may be the halves of one
+    character.
     """
     pairs = {}
     for line in _logical_lines(content.decode("latin-1")):
@@ -46,4 +47,4 @@ def _unescape(text: str) -> str:
         escaped = match[1]
         return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _PLAIN.get(escaped, escaped)
 
-    return _ESCAPE.sub(meaning, text)
+    return _ESCAPE.sub(meaning, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import IllegalState, StorageError
+from kafkalog.manager.jobs import flush_dirty_logs
+from kafkalog.manager.retention import cleanup_logs, expire_producers
 from kafkalog.manager.topics import TopicStore
+from kafkalog.storage.append import append_copied
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from tests.faults import FaultFS
@@ -196,3 +199,33 @@ def test_a_future_directory_beside_its_current_one_is_kept_and_not_renamed(tmp_p
         assert held.manager.logs[T0].log_end_offset == 3
         assert held.manager.future_logs[T0].path == str(future)
     assert {"t-0", future.name, MARKER} <= list_names(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted"])
+def test_jobs_skip_a_log_that_is_gone_since_they_listed_the_logs(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing failed: no warning, and no failed run of the job."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    with OpenManager(a, b) as held:
+        current = held.create_log(T0, directory=a)
+        held.manager.alter_topic("t", {"retention.bytes": 1, "internal.segment.bytes": 150, "flush.ms": 0})
+        for _ in range(5):
+            append(current)
+        current.update_high_watermark(current.log_end_offset)
+        assert len(current.segments) > 2
+        listed = [current]
+        if how == "moved":
+            future = held.manager.get_or_create(T0, is_future=True, directory=b)
+            while future.log_end_offset < current.log_end_offset:
+                append_copied(future, bytearray(current.read(future.log_end_offset, 1).records.read()))
+            held.manager.replace_with_future(T0)
+        else:
+            held.manager.delete(T0)
+        with pytest.raises(StorageError):
+            append(current)
+        with caplog.at_level(logging.WARNING):
+            assert cleanup_logs(listed, 2**60) == 0
+            assert expire_producers(listed, 2**60, 1) == 0
+            assert flush_dirty_logs(listed, 2**60) == 0
+        assert not caplog.records

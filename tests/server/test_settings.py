@@ -149,7 +149,8 @@ def test_the_highest_value_is_taken_and_none_above_it(name: str, highest: int) -
         ("sasl.enabled.mechanisms", ["PLAIN", "SCRAM-SHA-256, SCRAM-SHA-512"]),
         ("kafkalog.on.damage", ["recover", "refuse"]),
         ("share.isolation.level", ["read_committed", "read_uncommitted"]),
-        ("share.auto.offset.reset", ["earliest", "latest", "by_duration:P1DT2H3M4.5S", "by_duration:PT1S"]),
+        ("share.auto.offset.reset", ["earliest", "latest", "by_duration:P1DT2H3M4.5S", "by_duration:pt1s",
+                                     "by_duration:PT1.S"]),
         ("ssl.keystore.type", ["PEM"]),
         ("ssl.truststore.type", ["PEM"]),
     ],
@@ -174,3 +175,37 @@ def test_the_shortest_session_may_be_as_long_as_the_longest_and_no_longer() -> N
     assert ServerConfig(dict.fromkeys(names, 9000))[names[0]] == 9000
     with pytest.raises(ConfigError, match=f"{names[0]}=9001 is above {names[1]}"):
         ServerConfig({names[0]: 9001, names[1]: 9000})
+
+
+SHORTEST_SESSION = {"group.consumer.min.session.timeout.ms": 1, "group.share.min.session.timeout.ms": 1}
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"group.consumer.session.timeout.ms": 44_999}, "group.consumer.min.session.timeout.ms=45000 is above"),
+    ({"group.consumer.session.timeout.ms": 60_001}, "is above group.consumer.max.session.timeout.ms=60000"),
+    ({"group.consumer.min.heartbeat.interval.ms": 15_001}, "15001 is above group.consumer.heartbeat.interval.ms=5000"),
+    ({"group.share.max.heartbeat.interval.ms": 4999}, "5000 is above group.share.max.heartbeat.interval.ms=4999"),
+    ({"group.share.delivery.count.limit": 9, "group.share.max.delivery.count.limit": 8}, "=9 is above"),
+    ({"group.share.partition.max.record.locks": 4001}, "4001 is above"),
+    ({"group.share.record.lock.duration.ms": 14_999}, "=15000 is above group.share.record.lock.duration.ms=14999"),
+    ({"group.consumer.session.timeout.ms": 5000, **SHORTEST_SESSION}, "interval.ms=5000 is not below"),
+    ({"group.share.session.timeout.ms": 5000, **SHORTEST_SESSION}, "interval.ms=5000 is not below"),
+])
+def test_settings_of_groups_that_contradict_each_other_are_refused(given: dict[str, int], words: str) -> None:
+    """As by a broker, which does not start with them."""
+    with pytest.raises(ConfigError, match=words):
+        ServerConfig(given)
+
+
+@pytest.mark.parametrize(("name", "taken", "refused"), [
+    ("group.consumer.assignors", ("uniform", "range", "range,uniform", "range, range"), ("", "sticky", "uniform,x")),
+    ("group.coordinator.rebalance.protocols", ("classic", "share,classic"), ("", "consumer", "classic,Consumer")),
+])
+def test_names_of_assignors_and_protocols_are_those_that_there_are(
+    name: str, taken: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    for value in taken:
+        ServerConfig({name: value})
+    for value in refused:
+        with pytest.raises(ConfigError, match=name):
+            ServerConfig({name: value})

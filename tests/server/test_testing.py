@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafkalog.errors import ConfigError, IllegalState
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.testing import KafkaServer, ServerDidNotStart, kafka_server
 from tests.server.net.certificates import authority, certificate
 from tests.trees import PACKAGE
@@ -260,3 +261,11 @@ def test_the_fixture(tmp_path: Path, folder: str, line: str) -> None:
     environment = os.environ | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_a_test_may_end_with_a_full_disk(tmp_path: Path) -> None:
+    """Its own error is raised, and the server closes its logs."""
+    with pytest.raises(ZeroDivisionError), kafka_server(topics="orders", directory=tmp_path) as server:
+        server.full_disk()
+        raise ZeroDivisionError
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()

@@ -19,6 +19,7 @@ from kafkalog.util.properties import parse_properties
         (b"a=\xe9 = :\n", {"a": "\u00e9 = :"}),
         (b"a==b\nc=\nd", {"a": "=b", "c": "", "d": ""}),
         (b"a=\\u12", {"a": "u12"}),
+        (b"a=\\uD83D\\uDE00 \\\n \\uD83D\\\n\\uDE01\n", {"a": "\U0001f600 \U0001f601"}),
         (b"a=x\\", {"a": "x"}),
         (b"", {}),
     ],

@@ -25,6 +25,7 @@ from kafkalog.manager.checkpoints import (
 )
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
+from kafkalog.storage.append import append_copied
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
@@ -123,20 +124,9 @@ def _cut(
         is_kept, piece_bytes = by_append if is_append else by_time, min(_PIECE_BYTES, int(log.config.segment_size))
         for found in kept_batches(view, first, at_ms, is_kept, piece_bytes, first_only=is_append):
             if isinstance(found, bytes):
-                _append(log, found)
+                append_copied(log, found)
             elif plan.by == "time":
                 decided.end_late(found)
-
-
-def _append(log: UnifiedLog, batches: bytes) -> None:
-    """Append kept batches; one that exceeds a `segment.bytes` set later gets a segment of its size."""
-    config = log.config
-    if len(batches) > config.segment_size:
-        log.config = config.replace(**{"internal.segment.bytes": len(batches)})
-    try:
-        log.append_as_follower(batches, None)
-    finally:
-        log.config = config
 
 
 def epoch_for_append(log: UnifiedLog) -> int:

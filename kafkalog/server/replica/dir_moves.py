@@ -17,6 +17,7 @@ from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, Offset
 from kafkalog.manager.placement import find_directory
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.parts import Part
+from kafkalog.storage.append import append_copied
 
 if TYPE_CHECKING:
     from kafkalog.manager.data_directory import DataDirectory
@@ -45,8 +46,9 @@ def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
     elif future.log_end_offset > current.log_end_offset:
         future.truncate_to(current.log_end_offset)
     if future.log_end_offset < current.log_end_offset:
-        data = current.read(max(future.log_end_offset, current.log_start_offset), CHUNK_BYTES).records.read()
-        future.append_as_follower(bytearray(data), None)
+        limit = min(CHUNK_BYTES, future.config.segment_size)
+        data = current.read(max(future.log_end_offset, current.log_start_offset), limit).records.read()
+        append_copied(future, bytearray(data))
     future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
     future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
     return before != future.log_end_offset < end  # the last offsets may have no records
@@ -90,6 +92,8 @@ class DirMoves(Part):
         self._node = node
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
         self._cuts: dict[TopicPartition, int | None] = {}  # as `prepare_future` returned them
+        self._turn = asyncio.Lock()
+        """Held while a request is carried out: the last one of a partition counts."""
 
     async def start(self) -> None:
         """Continue the moves that were in progress when the node stopped."""
@@ -116,7 +120,8 @@ class DirMoves(Part):
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             self._node.replicas.find(key)
-            return await self._move_to(key, target)
+            async with self._turn:
+                return await self._move_to(key, target)
         except KafkalogError as error:
             _LOG.warning("%s cannot be moved to %s: %s", key, path, error)
             return ErrorCode(code_of(error))

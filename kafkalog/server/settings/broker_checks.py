@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kafkalog.config.keys import Key
 from kafkalog.errors import ConfigError, InvalidRequest
@@ -12,9 +12,11 @@ from kafkalog.server.settings.config import STORE_NAMES, ServerConfig
 from kafkalog.server.settings.no_effect import NO_EFFECT
 
 LIVE: Final = frozenset({
-    "connections.max.idle.ms", "follower.replication.throttled.rate", "leader.replication.throttled.rate",
-    "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "num.io.threads",
-    "num.network.threads", "num.replica.fetchers", "transaction.partition.verification.enable",
+    "connections.max.idle.ms", "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.topic.name.prefix", "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate", "max.connections", "max.connections.per.ip",
+    "max.connections.per.ip.overrides", "num.io.threads", "num.network.threads", "num.replica.fetchers",
+    "transaction.partition.verification.enable",
 })  # fmt: skip
 """Settings of the server that can change at run time, besides those of the store."""
 _OF_LISTENERS: Final = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
@@ -58,9 +60,9 @@ def check_broker_changes(
     for name, value in given.items():
         key = defined_key(config, name)
         if key is not None:
-            _check_value(key, value)
+            parsed = _checked_value(key, value)
             if name in _THREADS and name not in overridden:
-                _check_step(name, int(value), config[name])
+                _check_step(name, parsed, config[name])
     if not resource:
         words = "Cannot update these configs at default cluster level, broker id must be specified"
         _refuse(words, [name for name in given if name.startswith(_OF_ONE_BROKER)])
@@ -84,9 +86,9 @@ def _is_fixed(config: ServerConfig, name: str) -> bool:
     return name in NO_EFFECT and not NO_EFFECT[name].dynamic
 
 
-def _check_value(key: Key, value: str) -> None:
+def _checked_value(key: Key, value: str) -> Any:
     try:
-        check_value(key, value)
+        return check_value(key, value)
     except ConfigError as error:
         raise InvalidRequest(error.message) from None
 

@@ -16,6 +16,7 @@ from kafkalog.server.settings.rows import (
     STATIC,
     Asked,
     Synonym,
+    effective_text,
     setting_row,
     synonyms_of,
 )
@@ -78,6 +79,7 @@ def _row(
         sources = (*sources, (DEFAULT, {one.name: one.default for one in keys if one.default is not None}))
     found = synonyms_of(name, names, sources)
     text = found[0].value if found else None
+    text = None if text is None else effective_text(key, text)
     return setting_row(key, text, found, asked, is_read_only=not key.dynamic)
 
 

@@ -156,9 +156,9 @@ async def _set(
         if not validate_only:
             await node.dynamic.change_kept(kind, name, changes)
         return
-    for setting, value in changes.items():
-        if value is not None:
-            check_value(topic_key(setting), value)
+    keys = {setting: topic_key(setting) for setting, value in changes.items() if value is not None}
+    for setting, key in keys.items():
+        check_value(key, str(changes[setting]))
     check_together(remaining, node.store.config.topic_defaults)
     if node.topics.get(name) is None:
         raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
-from kafkalog.config.keys import Key, parse_value
+from kafkalog.config.keys import Check, Key, OrderedNames, at_least, parse_value, value_text
 from kafkalog.config.topic import SEGMENT_REFERENCE_FLOOR, LogConfig, key_for
 from kafkalog.errors import ConfigError, UnknownConfig
 
+_POLICIES: Final = ("compact", "delete")
 _BETWEEN: Final = re.compile(r"(-?[0-9]+) to (-?[0-9]+)")
 
 
@@ -55,36 +56,39 @@ def topic_key(name: str) -> Key:
     raise ConfigError(f"Unknown topic config name: {name}")
 
 
-def check_value(key: Key, value: str) -> None:
-    """Raise ConfigError unless the text is a valid value of the setting."""
-    try:
-        parsed = parse_value(key, value)
-    except ConfigError:
-        raise ConfigError(f"Invalid value {value} for configuration {key.name}: {_reason(key, value)}") from None
-    if key.name == "segment.bytes" and parsed < SEGMENT_REFERENCE_FLOOR:
-        words = f"Value must be at least {SEGMENT_REFERENCE_FLOOR}"
-        raise ConfigError(f"Invalid value {value} for configuration {key.name}: {words}")
-
-
-def _reason(key: Key, value: str) -> str:
+def check_value(key: Key, value: str) -> Any:
+    """Return the parsed value of a setting. Raise ConfigError unless the text is a valid one."""
     try:
         parsed = parse_value(key._replace(check=None), value)
     except ConfigError:
-        if key.kind == "bool":
-            return "Expected value to be either true or false"
         if key.kind == "list":
-            return "Configuration values must not be empty."
-        return f"Not a number of type {key.kind.upper()}"
-    text = "" if key.check is None else key.check.text
-    between = _BETWEEN.fullmatch(text)
+            raise ConfigError(f"Configuration '{key.name}' values must not be empty.") from None
+        expected = "Expected value to be either true or false" if key.kind == "bool" else (
+            f"Not a number of type {key.kind.upper()}"
+        )
+        raise ConfigError(f"Invalid value {value} for configuration {key.name}: {expected}") from None
+    check = at_least(SEGMENT_REFERENCE_FLOOR) if key.name == "segment.bytes" else key.check
+    if check is None or check.passes(parsed):
+        return parsed
+    reason = _reason(key, check, parsed)
+    raise ConfigError(f"Invalid value {_shown(key, parsed)} for configuration {key.name}: {reason}")
+
+
+def _shown(key: Key, parsed: Any) -> str:
+    """Return a value that is out of range as a broker shows it."""
+    if isinstance(parsed, OrderedNames):
+        return next(one for one in parsed.order if one not in _POLICIES)
+    return f"[{', '.join(parsed)}]" if key.kind == "list" else value_text(parsed)
+
+
+def _reason(key: Key, check: Check, parsed: Any) -> str:
+    between = _BETWEEN.fullmatch(check.text)
     if between is not None:
         return f"Value must be at least {between[1]}" if parsed < float(between[1]) else (
             f"Value must be no more than {between[2]}"
         )
-    if text.startswith("at least "):
-        return f"Value must be {text}"
-    if text.startswith("one of "):
-        return f"String must be one of: {text.removeprefix('one of ')}"
+    if check.text.startswith("one of "):
+        return f"String must be one of: {check.text.removeprefix('one of ')}"
     if key.name.endswith("cleanup.policy"):
-        return f"String must be one of: {text}"
-    return f"Value must be {text}"
+        return f"String must be one of: {check.text}"
+    return f"Value must be {check.text}"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kafkalog.config.keys import Key
+from kafkalog.config.keys import Key, list_items, parse_value, trimmed, value_text
 from kafkalog.errors import ConfigError, InvalidRequest
 from kafkalog.server.settings.checks import check_value
 
@@ -43,8 +43,7 @@ def check_subscription(name: str, settings: Mapping[str, str]) -> None:
     for setting in (METRICS, MATCH):
         _items(setting, settings.get(setting, ""))
     if INTERVAL in settings:
-        check_value(KEYS[INTERVAL], settings[INTERVAL])
-        interval_ms = int(settings[INTERVAL])
+        interval_ms = check_value(KEYS[INTERVAL], settings[INTERVAL])
         if not _LOWEST_MS <= interval_ms <= _HIGHEST_MS:
             bounds = f"between {_LOWEST_MS} and {_HIGHEST_MS} (1 hour)"
             raise InvalidRequest(f"Invalid value {interval_ms} for {INTERVAL}, interval must be {bounds}")
@@ -55,13 +54,11 @@ def check_subscription(name: str, settings: Mapping[str, str]) -> None:
 
 def shown_value(setting: str, text: str) -> str:
     """Return a valid value as it is shown: without spaces around its items, each of them once."""
-    return text.strip() if setting == INTERVAL else ",".join(_items(setting, text))
+    return value_text(parse_value(KEYS[setting], text)) if setting == INTERVAL else ",".join(_items(setting, text))
 
 
 def _items(setting: str, text: str) -> list[str]:
-    if not text.strip():
-        return []
-    items = [one.strip() for one in text.split(",")]
+    items = list_items(text)
     if not all(items):
         raise ConfigError(f"Configuration '{setting}' values must not be empty.")
     return list(dict.fromkeys(items))
@@ -76,7 +73,7 @@ def _is_match(text: str) -> bool:
 
 def _parts(text: str) -> tuple[str, str]:
     attribute, _, pattern = text.rstrip("=").partition("=")
-    return attribute.strip(), pattern.strip()
+    return trimmed(attribute), trimmed(pattern)
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:
@@ -101,7 +98,7 @@ def wanted_of(attributes: Mapping[str, str], subscriptions: Iterable[Mapping[str
     for settings in subscriptions:
         if _fits(attributes, settings):
             metrics.update(_items(METRICS, settings.get(METRICS, "")))
-            interval_ms = min(interval_ms, int(settings.get(INTERVAL, interval_ms)))
+            interval_ms = min(interval_ms, parse_value(KEYS[INTERVAL], settings.get(INTERVAL, interval_ms)))
     return Wanted((ALL,) if ALL in metrics else tuple(sorted(metrics)), interval_ms)
 
 

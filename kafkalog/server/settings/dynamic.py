@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.config.keys import value_text
+from kafkalog.config.keys import list_items, parse_value, value_text
 from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, KafkalogError, PolicyViolation, StorageError
 from kafkalog.server.node.changing import Changing
 from kafkalog.server.node.parts import Part
@@ -92,27 +92,35 @@ class DynamicSettings(Changing, Part):
         for name in [one for one in changed if one not in STORE_NAMES | LIVE]:
             _LOG.warning("%s: %s is ignored: it is read only at startup", self.path, name)
             del changed[name]
-        self._step_to_threads(changed.pop(_THREADS, None))
+        threads = changed.pop(_THREADS, None)
+        self._step_to_threads(threads, is_last=False)  # fewer threads may need to come before a smaller buffer
         try:
             self._node.alter_config(changed)
         except KafkalogError:  # apply each, to log the failing ones
             for name, value in changed.items():
                 self._set_at_start(name, value)
+        self._step_to_threads(threads, is_last=True)  # and more threads after a larger one
 
-    def _step_to_threads(self, text: str | None) -> None:
+    def _step_to_threads(self, text: str | None, *, is_last: bool) -> None:
         """Set the number of cleaner threads in steps, since one change at most doubles or halves it."""
-        target = int(text) if text is not None and text.isdecimal() else 0
-        while target and (now := self._node.config[_THREADS]) != target:
-            if not self._set_at_start(_THREADS, str(min(max(target, now // 2), now * 2))):
-                return
+        if text is None:
+            return
+        try:
+            target = parse_value(self._node.config.key(_THREADS), text)
+            while target and (now := self._node.config[_THREADS]) != target:
+                self._node.alter_config({_THREADS: str(min(max(target, now // 2), now * 2))})
+        except KafkalogError as error:
+            if is_last:
+                self._log_ignored(_THREADS, error)
 
-    def _set_at_start(self, name: str, value: str) -> bool:
+    def _set_at_start(self, name: str, value: str) -> None:
         try:
             self._node.alter_config({name: value})
         except KafkalogError as error:
-            _LOG.warning("%s: %s is ignored: %s", self.path, name, error)
-            return False
-        return True
+            self._log_ignored(name, error)
+
+    def _log_ignored(self, name: str, error: KafkalogError) -> None:
+        _LOG.warning("%s: %s is ignored: %s", self.path, name, error)
 
     def check(self, changes: Mapping[str, str | None], resource: str) -> None:
         """Raise ConfigError or InvalidRequest unless all these settings may change at run time."""
@@ -136,12 +144,12 @@ class DynamicSettings(Changing, Part):
     def _check_cordoned(self, value: str | None) -> None:
         """Raise InvalidRequest, as in the reference, unless all entries are directories of this node."""
         known = {one.path for one in self._node.store.directories}
-        listed = [one.strip() for one in (value or "").split(",") if one.strip() not in ("", "*")]
-        missing = [one for one in listed if os.path.realpath(one) not in known]
+        listed = [one for one in list_items(value or "") if one not in ("", "*")]
+        missing = [one for one in listed if "\0" in one or os.path.realpath(one) not in known]
         if missing:
             raise InvalidRequest(
                 f"requirement failed: All entries in {_CORDONED} must be present in log.dirs or log.dir. "
-                f"Missing entries : {','.join(missing)}"
+                f"Missing entries : {', '.join(missing)}"
             )
 
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:

@@ -16,7 +16,9 @@ from kafkalog.server.settings.checks import check_value
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
-_DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_DURATION: Final = re.compile(
+    r"by_duration:(?i:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{0,9})?S)?)?)"
+)
 _RESETS: Final = Check(
     "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'",
     lambda value: value.lower() in ("earliest", "latest") or _DURATION.fullmatch(value) is not None,
@@ -102,14 +104,13 @@ def group_key(name: str) -> Key:
 
 def check_group_settings(node: Node, settings: Mapping[str, str]) -> None:
     """Raise ConfigError, with the reference's message, unless a group may have these settings."""
-    for name, value in settings.items():
-        check_value(group_key(name), value)
-    for name, value in settings.items():
+    parsed = {name: check_value(group_key(name), value) for name, value in settings.items()}
+    for name, value in parsed.items():
         one = GROUP_SETTINGS[name]
         lowest, highest = _limit(node, one, "min", one.lowest), _limit(node, one, "max", one.highest)
-        if lowest is not None and int(value) < lowest:
+        if lowest is not None and value < lowest:
             raise ConfigError(f"{name} must be greater than or equal to {one.limit_name('min')}")
-        if highest is not None and int(value) > highest:
+        if highest is not None and value > highest:
             raise ConfigError(f"{name} must be less than or equal to {one.limit_name('max')}")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.config.broker import SYNONYMS
-from kafkalog.config.keys import Key, value_text
+from kafkalog.config.keys import Key, parse_value, trimmed, value_text
 from kafkalog.config.topic import CONFIGS, LogConfig
+from kafkalog.errors import ConfigError
 from kafkalog.server.settings import client_metrics, kinds
 from kafkalog.server.settings.groups import GROUP_SETTINGS, default_of
 from kafkalog.server.settings.loggers import logger_levels
@@ -50,6 +52,7 @@ _SPECIAL_TYPES: Final = {
     **dict.fromkeys(_SHORTS, _SHORT), **dict.fromkeys(CLASSES, _CLASS), **dict.fromkeys(STRINGS, _TYPES["string"]),
 }  # fmt: skip
 _HIDDEN: Final = frozenset({"internal.segment.bytes"})
+"""Settings that a broker returns only if the topic has its own."""
 
 
 class Synonym(NamedTuple):
@@ -77,7 +80,7 @@ def topic_rows(node: Node, config: LogConfig, asked: Asked) -> list[Tree]:
     own = config.overrides()
     rows = []
     for key in CONFIGS:
-        if key.name in _HIDDEN or not asked.wants(key.name):
+        if (key.name in _HIDDEN and key.name not in own) or not asked.wants(key.name):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
@@ -94,12 +97,13 @@ def group_rows(node: Node, group_id: str, asked: Asked) -> list[Tree]:
         if not asked.wants(name) or (one.is_internal and name not in own):
             continue
         value = value_text(default_of(node, name))
-        found = [Synonym(name, own[name], GROUP)] if name in own else []
+        text = effective_text(one.key, own[name]) if name in own else value
+        found = [Synonym(name, text, GROUP)] if name in own else []
         if one.broker_name in node.config:
             found += _broker_synonyms(node, (one.broker_name,))
         else:
             found.append(Synonym(one.broker_name or name, value, DEFAULT))
-        rows.append(setting_row(one.key, own.get(name, value), found, asked))
+        rows.append(setting_row(one.key, text, found, asked))
     return rows
 
 
@@ -157,10 +161,16 @@ def synonyms_of(name: str, names: Sequence[str], sources: Iterable[tuple[int, Ma
 
 def visible_value(name: str, value: object) -> str | None:
     """Return a setting's value as text; None for one that is secret."""
-    if name in SENSITIVE:
-        return None
-    text = value_text(value)
-    return text.upper().replace("E+", "E") if isinstance(value, float) else text  # as Java writes large numbers
+    return None if name in SENSITIVE else value_text(value)
+
+
+def effective_text(key: Key, text: str) -> str:
+    """Return the value that a text stands for, as text; the text itself if another version stored what is none."""
+    if key.name in STRINGS:
+        return trimmed(text)
+    with suppress(ConfigError):
+        return value_text(parse_value(key, text))
+    return text
 
 
 def setting_row(

@@ -7,6 +7,7 @@ system's, which grow. Requests in memory are limited to 256 MiB, where a broker 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,6 +19,12 @@ _DAY_MS: Final = 86_400_000
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SAME_NAMES: Final = tuple(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))
+_PROTOCOLS_OF_GROUPS: Final = ("classic", "consumer", "share", "streams")
+_KNOWN_GROUPS: Final = Check(
+    f"classic, and others of {', '.join(_PROTOCOLS_OF_GROUPS)}",
+    lambda value: "classic" in value and set(value) <= set(_PROTOCOLS_OF_GROUPS),
+)
+_ASSIGNORS: Final = Check("uniform, range, or both", lambda value: bool(value) and set(value) <= {"uniform", "range"})
 _KNOWN_MECHANISMS: Final = Check(", ".join(MECHANISMS), lambda value: set(value) <= set(MECHANISMS))
 
 
@@ -34,7 +41,7 @@ _POLICIES: Final = Check(
 
 def _is_override(item: str) -> bool:
     host, _, count = item.rpartition(":")
-    return bool(host) and count.isascii() and count.isdecimal()
+    return bool(host) and re.fullmatch("[0-9]{1,10}", count) is not None and int(count) <= MAX_INT
 
 
 _OVERRIDES: Final = Check("ADDRESS:COUNT, separated by commas", lambda value: all(map(_is_override, value)))
@@ -128,7 +135,8 @@ _GROUPS: Final = (
         "topics for share groups' dead letters are created"),
     Key("errors.deadletterqueue.topic.name.prefix", "string", "dlq.", None,
         "prefix of topics for share groups' dead letters"),
-    _start("group.consumer.assignors", "list", ("uniform", "range"), None, "assignors of consumer groups, best first"),
+    _start("group.consumer.assignors", "list", ("uniform", "range"), _ASSIGNORS,
+           "assignors of consumer groups, best first"),
     _start("group.consumer.heartbeat.interval.ms", "int", 5000, at_least(1), "heartbeat interval of consumer groups"),
     _start("group.consumer.max.heartbeat.interval.ms", "int", 15_000, at_least(1), "upper limit of a group's setting"),
     _start("group.consumer.max.session.timeout.ms", "int", 60_000, at_least(1), "upper limit of a group's setting"),
@@ -140,7 +148,8 @@ _GROUPS: Final = (
     Key("group.consumer.regex.refresh.interval.ms", "int", 600_000, at_least(10_000), "no effect"),
     _start("group.consumer.session.timeout.ms", "int", 45_000, at_least(1), "a silent member is removed after this"),
     _start("group.coordinator.append.linger.ms", "int", -1, at_least(-1), "no effect: writes do not wait"),
-    _start("group.coordinator.rebalance.protocols", "list", ("classic", "consumer"), None, "supported protocols"),
+    _start("group.coordinator.rebalance.protocols", "list", ("classic", "consumer"), _KNOWN_GROUPS,
+           "supported protocols"),
     _start("group.coordinator.threads", "int", 4, at_least(1), "no effect: the loop's thread manages groups"),
     _start("group.initial.rebalance.delay.ms", "int", 3000, None, "time that a new group waits for more members"),
     _start("group.max.session.timeout.ms", "int", 1_800_000, None, "longest session of a classic member"),
@@ -227,13 +236,32 @@ SERVER_CONFIGS: Final = (*_NETWORK, *_TLS, *_SECURITY, *_CALLS, *_GROUPS, *_TRAN
 SERVER_TABLE: Final = Table(SERVER_CONFIGS, {}, "server setting", "kafkalog.server.settings.table.SERVER_CONFIGS")
 
 
+_LIMITED: Final = (
+    "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms", "group.share.delivery.count.limit",
+    "group.share.heartbeat.interval.ms", "group.share.partition.max.record.locks",
+    "group.share.record.lock.duration.ms", "group.share.session.timeout.ms",
+)  # fmt: skip
+"""Settings for groups without their own, each with limits for those of a group."""
+
+
 def check_together(values: dict[str, Any]) -> None:
     """Raise ConfigError for settings that contradict each other."""
-    if values["group.min.session.timeout.ms"] > values["group.max.session.timeout.ms"]:
-        least = values["group.min.session.timeout.ms"]
-        raise ConfigError(f"group.min.session.timeout.ms={least} is above group.max.session.timeout.ms")
-    wait_ms = values["replica.fetch.wait.max.ms"]
+
+    def check_order(low: str, high: str) -> None:
+        if values[low] > values[high]:
+            hint = "lower it, or raise the other"
+            raise ConfigError(f"{low}={values[low]} is above {high}={values[high]}", hint=hint)
+
+    check_order("group.min.session.timeout.ms", "group.max.session.timeout.ms")
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):  # else healthy followers would count as late
-        if wait_ms > values[name]:
-            raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms} is above {name}={values[name]}")
+        check_order("replica.fetch.wait.max.ms", name)
+    for name in _LIMITED:
+        group, kind, rest = name.split(".", 2)
+        lowest, highest = f"{group}.{kind}.min.{rest}", f"{group}.{kind}.max.{rest}"
+        check_order(lowest, name)
+        check_order(name, highest)
+    for kind in ("consumer", "share"):  # a member that keeps to the interval would be removed
+        beat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        if values[beat] >= values[session]:
+            raise ConfigError(f"{beat}={values[beat]} is not below {session}={values[session]}")
     parse_replicas(values["kafkalog.replicas"])

@@ -200,23 +200,28 @@ def test_settings_of_threads_are_accepted_and_those_of_calls_take_effect(tmp_pat
         "num.io.threads": "16", "num.network.threads": "2", "num.replica.fetchers": "2", "background.threads": "5",
         "num.recovery.threads.per.data.dir": "3", "transaction.partition.verification.enable": "true",
         "remote.log.manager.copy.max.bytes.per.second": "100", "max.connections.per.ip.overrides": "127.0.0.1:7",
-        RELOGIN: "58000",
+        RELOGIN: "58000", "errors.deadletterqueue.auto.create.topics.enable": "true",
+        "errors.deadletterqueue.topic.name.prefix": "dead.", "log.cleaner.io.buffer.load.factor": "1.0E-4",
     }  # fmt: skip
+    written = {"num.io.threads": " +16 ", "log.cleaner.io.buffer.load.factor": "0.0001", RELOGIN: "058000"}
 
     async def first(node: Node) -> None:
         words = STEP.format("num.io.threads=99", "not be greater than double", 8)
         assert await alter(node, BROKER, "", ("num.io.threads", SET, "99")) == (42, words)
-        for name, value in accepted.items():
+        for name, value in (accepted | written).items():
             assert await alter(node, BROKER, "1", (name, SET, value)) == (0, None)
         assert await alter(node, BROKER, "", ("num.io.threads", SET, "99")) == (0, None)  # as the node's own is first
         words = "Config value append is not allowed for config key: num.io.threads"
         assert await alter(node, BROKER, "1", ("num.io.threads", APPEND, "1")) == (40, words)
         assert node.pool.threads == 16 and await node.run(lambda: 5) == 5
-        assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", SET, "x")))[0] == 42
+        for value in ("x", "127.0.0.1:2147483648", f"127.0.0.1:{'1' * 5000}"):
+            assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", SET, value)))[0] == 42
+        assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", APPEND, "127.0.0.2:8")))[0] == 40
 
     async def second(node: Node) -> None:
         found = by_name(await describe(node, BROKER, "1"))
         assert {name: found[name].value for name in accepted} == accepted
+        assert {name: found[name].synonyms[0].value for name in accepted} == accepted | written
         assert node.pool.threads == node.config["num.io.threads"] == 16
 
     with_node(tmp_path, first)

@@ -68,7 +68,7 @@ def test_a_group_has_settings_whether_it_is_there_or_not(tmp_path: Path) -> None
 
 def test_settings_of_a_group_stay_and_can_be_taken_back(tmp_path: Path) -> None:
     async def first(node: Node) -> None:
-        assert await alter(node, GROUP, "g", (SESSION, SET, "50000")) == (0, None)
+        assert await alter(node, GROUP, "g", (SESSION, SET, " +50000 ")) == (0, None)
         assert await alter(node, GROUP, "other", (SESSION, SET, "50000"), validate_only=True) == (0, None)
         assert await alter(node, GROUP, "g", ("share.auto.offset.reset", SET, "by_duration:PT1H")) == (0, None)
         assert configs_by_name(await describe(node, GROUP, "other", SESSION))[SESSION][0] == "45000"
@@ -116,7 +116,11 @@ def test_settings_of_a_group_stay_and_can_be_taken_back(tmp_path: Path) -> None:
         ("errors.deadletterqueue.topic.name", SET, "__x", 40, "Invalid value __x for configuration"),
         ("errors.deadletterqueue.copy.record.enable", SET, "1", 40, "Invalid value 1 for configuration "
          "errors.deadletterqueue.copy.record.enable: Expected value to be either true or false"),
-        ("streams.rack.aware.assignment.tags", SET, "a,,b", 40, "Invalid value a,,b for configuration"),
+        ("streams.rack.aware.assignment.tags", SET, "a,,b", 40,
+         "Configuration 'streams.rack.aware.assignment.tags' values must not be empty."),
+        (BEAT, SET, "\x1f9 ", 40, f"{BEAT} must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        (BEAT, SET, "-0", 40, f"Invalid value 0 for configuration {BEAT}: Value must be at least 1"),
+        ("share.auto.offset.reset", SET, "by_duration:PT1.1234567890S", 40, "Invalid value by_duration:PT1."),
         ("streams.acceptable.recovery.lag", SET, "-1", 40, "Invalid value -1 for configuration "
          "streams.acceptable.recovery.lag: Value must be at least 0"),
         ("streams.num.warmup.replicas", SET, "21", 40,
@@ -335,12 +339,14 @@ def test_subscriptions_to_metrics_of_clients_are_kept(tmp_path: Path) -> None:
         row = await describe(node, CLIENT_METRICS, "m")
         defaults = {"interval.ms": ("300000", 5, []), "match": ("", 5, []), "metrics": ("", 5, [])}
         assert row.error_code == 0 and configs_by_name(row) == defaults
-        given = (("metrics", SET, " a, b,a"), ("interval.ms", SET, "1000"))
+        given = (("metrics", SET, " a, b,a"), ("interval.ms", SET, "\x1f1000 "))
         assert await alter(node, CLIENT_METRICS, "m", *given) == (0, None)
         assert await alter(node, CLIENT_METRICS, "other", ("metrics", SET, "a"), validate_only=True) == (0, None)
         for change, code in (
             (("interval.ms", SET, "99"), 42), (("interval.ms", SET, "x"), 40), (("nope", SET, "1"), 42),
             (("match", SET, "client_id=["), 40), (("match", SET, "client_id=="), 40), (("metrics", APPEND, "c"), 40),
+            (("interval.ms", SET, "\x1f99 "), 42), (("interval.ms", SET, "\xa0200"), 40),
+            (("metrics", SET, "a,,b"), 40),
         ):  # fmt: skip
             assert (await alter(node, CLIENT_METRICS, "m", change))[0] == code, change
         assert await alter(node, CLIENT_METRICS, "m", ("match", SET, r"client_id=\p{L}(?<x>a)*+=")) == (0, None)

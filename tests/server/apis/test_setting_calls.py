@@ -93,11 +93,11 @@ def test_settings_that_topics_have_since_4_4(tmp_path: Path) -> None:
         row = await describe(node, TOPIC, "t", "max.decompressed.message.bytes", version=4)
         assert [(one.value, one.config_source) for one in row.configs] == [("1000", 3)]
         assert await alter(node, BROKER, "", ("max.decompressed.message.bytes", DELETE, None)) == (0, None)
-        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
+        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100", "internal.segment.bytes": "9999"}
         await create(node, {"name": "own", "configs": [{"name": name, "value": value} for name, value in own.items()]})
         row = await describe(node, TOPIC, "own", version=4)
         found = {one.name: (one.value, one.config_source) for one in row.configs}
-        assert len(found) == 37 and {name: found[name] for name in own} == {name: (own[name], 1) for name in own}
+        assert len(found) == 38 and {name: found[name] for name in own} == {name: (own[name], 1) for name in own}
 
     with_node(tmp_path, use)
 
@@ -110,6 +110,8 @@ def test_directories_that_take_no_new_partitions_are_those_of_the_node(tmp_path:
             assert await alter(node, BROKER, "1", ("cordoned.log.dirs", SET, value)) == (
                 42, f"requirement failed: {words}"
             )  # fmt: skip
+        code, said = await alter(node, BROKER, "1", ("cordoned.log.dirs", SET, "/nope, a\0b"))
+        assert (code, said) == (42, f"requirement failed: {words}, a\0b")
         assert not node.store.config.cordoned_log_dirs
         for value in ("*", str(tmp_path)):
             assert await alter(node, BROKER, "1", ("cordoned.log.dirs", SET, value)) == (0, None)
@@ -188,6 +190,14 @@ def test_a_change_reaches_the_open_log_and_the_file(tmp_path: Path) -> None:
         ([("no.such", SUBTRACT, "x")], 40, "Can't SUBTRACT to key no.such because its type is not LIST."),
         ([("retention.ms", SET, "x")], 40, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
         ([("retention.ms", SET, "-2")], 40, "Value must be at least -1"),
+        ([("retention.ms", SET, "x"), ("no.such", SET, "x")], 40, "Unknown topic config name: no.such"),
+        ([("segment.bytes", SET, "+0")], 40, "Invalid value 0 for configuration segment.bytes: Value must be at least "
+         "1048576"),
+        ([("compression.gzip.level", SET, "010")], 40, "Invalid value 10 for configuration compression.gzip.level: "
+         "Value must be between 1 and 9 or equal to -1"),
+        ([("cleanup.policy", SET, "delete, x,y")], 40, "Invalid value x for configuration cleanup.policy: String must"),
+        ([("cleanup.policy", SET, "delete,")], 40, "Configuration 'cleanup.policy' values must not be empty."),
+        ([("leader.replication.throttled.replicas", SET, "a,b ")], 40, "Invalid value [a, b] for configuration"),
         ([("preallocate", SET, "maybe")], 40, "Expected value to be either true or false"),
         ([("compression.type", SET, "none")], 40, "one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
         ([("cleanup.policy", SET, "Delete")], 40, "String must be one of: compact, delete"),
@@ -342,6 +352,40 @@ def test_topics_of_a_broker_keep_their_ids_and_settings(tmp_path: Path) -> None:
 
     with_node(tmp_path, first)
     with_node(tmp_path, second)
+
+
+def test_threads_that_need_a_larger_buffer_are_there_at_the_next_start(tmp_path: Path) -> None:
+    """The number may have blanks and a sign, as a client wrote it."""
+    buffer, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+
+    async def more(node: Node) -> None:
+        for name, value in ((buffer, str(16 << 20)), (threads, "2"), (threads, " +4 ")):
+            assert await alter(node, BROKER, "", (name, SET, value)) == (0, None)
+
+    async def fewer(node: Node) -> None:
+        assert (node.config[threads], node.config[buffer]) == (4, 16 << 20)
+        for name, value in ((threads, "2"), (threads, "1"), (buffer, str(2 << 20))):
+            assert await alter(node, BROKER, "", (name, SET, value)) == (0, None)
+
+    async def last(node: Node) -> None:
+        assert (node.config[threads], node.config[buffer]) == (1, 2 << 20)
+
+    with_node(tmp_path, more, log_cleaner_dedupe_buffer_size=3 << 20)
+    with_node(tmp_path, fewer, log_cleaner_dedupe_buffer_size=3 << 20)
+    with_node(tmp_path, last, log_cleaner_threads=4, log_cleaner_dedupe_buffer_size=16 << 20)
+
+
+def test_a_number_of_threads_that_no_client_wrote_is_ignored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree = {"version": 1, "settings": {"": {"log.cleaner.threads": "x"}}}
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(tree))
+
+    async def use(node: Node) -> None:
+        assert node.config["log.cleaner.threads"] == 1
+
+    with_node(tmp_path, use)
+    assert "log.cleaner.threads is ignored: log.cleaner.threads='x' is not an int" in caplog.text
 
 
 def test_the_file_of_changed_settings_is_in_order_whatever_was_changed_first(tmp_path: Path) -> None:

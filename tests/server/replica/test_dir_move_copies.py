@@ -72,6 +72,31 @@ def test_a_future_log_that_is_longer_is_cut(logs: tuple[UnifiedLog, UnifiedLog])
     assert future.log_end_offset == 0, "its last batch is another one"
 
 
+def test_batches_above_a_segment_size_that_was_set_later_move(tmp_path: Path) -> None:
+    """A segment holds several small ones, and a large one alone; the move was given up."""
+    paths = tmp_path / "a", tmp_path / "b"
+
+    async def run() -> None:
+        async with node_for(*paths) as node:
+            await node.topics.create("t", 1)
+            for size in (10, 10, 900, 10):
+                await produce(node, 3, size)
+            before = log_of(node)
+            await node.topics.alter("t", {"internal.segment.bytes": "500"})
+            target = next(path for path in paths if not before.path.startswith(str(path)))
+            assert await alter(node, (target, "t", [0])) == {("t", 0): 0}
+            while node.moves._tasks:
+                await asyncio.sleep(0.01)
+            moved = log_of(node)
+            assert moved.path.startswith(str(target)) and moved.log_end_offset == before.log_end_offset == 12
+            sizes = [segment.size for segment in moved.segments]
+            assert len(sizes) == 3 and sizes[0] <= 500 < sizes[1]
+            assert moved.config.segment_size == 500
+            await produce(node, 3, 10)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
 def test_records_that_the_log_lost_in_a_crash_are_not_kept(tmp_path: Path) -> None:
     """The future log has records that the log lost with the machine's power; others have their offsets by now."""
     paths = tmp_path / "a", tmp_path / "b"

@@ -158,6 +158,24 @@ def test_two_requests_at_once_begin_one_move(tmp_path: Path, monkeypatch: pytest
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
+def test_of_two_requests_at_once_the_second_counts(tmp_path: Path) -> None:
+    """The first one's copy is given up; the second found it, and was answered without an error and forgotten."""
+    paths = [tmp_path / name for name in "abc"]
+
+    async def run() -> None:
+        async with node_for(*paths) as node:
+            await node.topics.create("t", 1)
+            await produce(node, 3)
+            one, two = (path for path in paths if not log_of(node).path.startswith(str(path)))
+            answers = await asyncio.gather(*(alter(node, (path, "t", [0])) for path in (one, two)))
+            assert answers == [{("t", 0): 0}] * 2
+            while node.store.future_logs:
+                await asyncio.sleep(0.01)
+            assert await places(node) == {two.name: [False]} and log_of(node).log_end_offset == 3
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
 def test_a_move_leaves_the_appends_to_a_handover_that_has_begun_meanwhile(tmp_path: Path) -> None:
     """Else the leader would take writes that its successor, which has all by then, does not get."""
     a, b = tmp_path / "a", tmp_path / "b"

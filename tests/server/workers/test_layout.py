@@ -66,3 +66,18 @@ def test_metrics_of_several_processes_are_added() -> None:
     other = '# HELP c of c\n# TYPE c gauge\nc{log="x y"} 4\n'
     assert added([one]) == one
     assert added([one, two, other]) == counter(3) + histogram(5, 0.75) + other
+
+
+def test_times_and_marks_of_several_processes_are_not_added() -> None:
+    def of(failed: int, at: float) -> str:
+        rows = {"kafkalog_job_failed": failed, "kafkalog_job_last_run_timestamp_seconds": at, "open": 1}
+        return "".join(f"# HELP {name} a\n# TYPE {name} gauge\n{name} {value!r}\n" for name, value in rows.items())
+
+    expected = of(1, 1_796_000_000.5).replace("open 1\n", "open 2\n")
+    assert added([of(1, 1_795_000_000.5), of(1, 1_796_000_000.5)]) == expected
+
+
+@pytest.mark.parametrize("end", ["\r", "\v", "\x1c", "\x85", "\u2028"])
+def test_a_label_with_an_end_of_line_of_another_kind_is_one_value(end: str) -> None:
+    text = f'# HELP c of c\n# TYPE c gauge\nc{{directory="/a{end}b"}} 4\n'
+    assert added([text, text]) == text.replace(" 4", " 8")
