@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.batch.record import Record, RecordIterator
 from kafkalog._core.log.txns import has_transactions
 from kafkalog.keys.lookup import PASSING, checked_key, is_passing
-from kafkalog.reading.chunks import batch_chunks, record_tables, records, visible_chunks
+from kafkalog.reading.chunks import batch_chunks, check_end, record_tables, records, visible_chunks
 from kafkalog.reading.source import ATTEMPTS, end_of, refresh, truncation_count, was_replaced
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.damage import first_offset
@@ -286,6 +286,7 @@ class LatestInMemory(LatestRecords):
                 self._drop(first[0])
         last, next_offset = None, max(self._next, start)
         if next_offset >= end:
+            check_end(source, end, isolation == "committed", None)
             return
         segments, is_first = source.segments, not self._offsets
         for record in self._appended(next_offset, end):

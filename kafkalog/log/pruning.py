@@ -16,7 +16,8 @@ from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.keys.ranges import KeyRanges
 from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
-from kafkalog.reading.chunks import Chunk, batch_chunks, check_tail
+from kafkalog.reading.chunks import Chunk, batch_chunks, check_end
+from kafkalog.reading.source import isolation_of
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class PrunedScan(LogScan):
         found = chain.from_iterable(chunks)
         yield from found if self._times == EVERY else possible_chunks(found, self._times)
         if self._end >= 0:
-            check_tail(source, self._end, self._skipped)
+            check_end(source, self._end, isolation_of(self.isolation) == "committed", self._skipped)
 
     def _identity(self) -> tuple[object, ...]:
         return *super()._identity(), self._spans, self._times, self._keys

@@ -10,7 +10,8 @@ from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.log.json_conditions import Conditioned
 from kafkalog.log.pruning import possible_ranges, time_ranges_of
-from kafkalog.reading.chunks import check_tail
+from kafkalog.reading.chunks import check_end
+from kafkalog.reading.source import isolation_of
 from kafkalog.tables.conditions import both
 from kafkalog.tables.duckdb_filters import condition_of
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
@@ -175,7 +176,8 @@ class TopicTable:
             finally:
                 self.has_undecodable = self.has_undecodable or bool(getattr(scan, "undecodable", 0))
         if part.end >= 0 and self._options.get("on_damage") != "skip":
-            check_tail(part.log._source, part.end)
+            is_committed = isolation_of(self._options.get("isolation")) == "committed"
+            check_end(part.log._source, part.end, is_committed, None)
 
     def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:
         """Yield the ranges of offsets in which rows can match."""
