@@ -154,6 +154,15 @@ class TestIteration:
             with pytest.raises(IllegalArgument, match="both"):
                 log.records(3, since=DAY)
 
+    def test_a_bound_by_time_reads_nothing_if_a_transaction_is_open_below_the_log_start(self, tmp_path: Path) -> None:
+        made([("data", 7, 3), ("plain", 0, 2)]).write(tmp_path / "t-0")
+        with kafkalog.open(tmp_path / "t-0", "a") as log:
+            log.delete_before(2)
+            assert log.last_stable_offset < log.start_offset
+            for since in (0, 2**42, -2):
+                assert offsets_of(log.records(since=since, isolation="read_committed")) == []
+            assert offsets_of(log.records(since=0)) == [2, 3, 4]
+
     def test_end_is_that_of_the_call(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
             read = log.records(998)

@@ -17,7 +17,7 @@ from kafkalog.aio.opening import open_in_thread
 from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.log.log import Log
 from kafkalog.log.open import open as open_log
-from kafkalog.reading.chunks import check_tail
+from kafkalog.reading.chunks import check_end
 from kafkalog.reading.source import isolation_of
 from kafkalog.reading.tail import Waiting, check_timeout
 from kafkalog.records.batch import RecordBatch
@@ -360,7 +360,7 @@ class AsyncLog:
                 position = end
                 waiting.restart()
                 continue
-            await self._run(check_tail, self.log._source, position)
+            await self._run(check_end, self.log._source, position, level == "committed", None)
             if not await waited(waiting):
                 return
 

@@ -25,7 +25,7 @@ from kafkalog.cursors.place import (
 )
 from kafkalog.cursors.store import MAX_OFFSET, CursorFile, CursorState, CursorStore
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
-from kafkalog.reading.chunks import check_tail, records
+from kafkalog.reading.chunks import check_end, check_tail, records
 from kafkalog.reading.source import end_of, isolation_of, refresh
 from kafkalog.reading.tail import Waiting, check_timeout
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -186,7 +186,7 @@ class Cursor:
         end = self._end()
         found: list[Record] = []
         if self._next >= end:
-            check_tail(self._source, end)
+            check_end(self._source, end, self._isolation == "committed", None)
             return found, self._next
         try:
             found.extend(islice(self._records(end), max_records))
@@ -211,7 +211,7 @@ class Cursor:
                 yield from self._until(end)
                 waiting.restart()
                 continue
-            check_tail(self._source, end)
+            check_end(self._source, end, self._isolation == "committed", None)
             if stop is not None or not waiting.wait():
                 self.processed()
                 return

@@ -8,11 +8,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.batch.record import Record, RecordIterator
+from kafkalog._core.log.txns import has_transactions
 from kafkalog.keys.lookup import PASSING, checked_key, is_passing
-from kafkalog.reading.chunks import batch_chunks, record_tables, records, visible_chunks
+from kafkalog.reading.chunks import batch_chunks, check_end, record_tables, records, visible_chunks
 from kafkalog.reading.source import ATTEMPTS, end_of, refresh, truncation_count, was_replaced
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.damage import first_offset
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.keys.lookup import KeyLookup
     from kafkalog.reading.chunks import Chunk
     from kafkalog.reading.source import LogSource
+    from kafkalog.storage.segments import LogSegments
     from kafkalog.types import Isolation
 
 _LOG: Final = logging.getLogger(__name__)
@@ -204,8 +206,8 @@ class LatestInMemory(LatestRecords):
     """
 
     __slots__ = (
-        "_held_bytes", "_is_full", "_last", "_lock", "_memory_bytes", "_next", "_offsets", "_start", "_truncations",
-        "_view_end", "_view_state",
+        "_has_transactions", "_held_bytes", "_is_full", "_last", "_lock", "_memory_bytes", "_next", "_offsets",
+        "_segments", "_start", "_truncations", "_view_end", "_view_state",
     )  # fmt: skip
 
     def __init__(
@@ -227,6 +229,8 @@ class LatestInMemory(LatestRecords):
     def _begin(self) -> None:
         self._offsets: dict[bytes, int] = {}  # in the order of the offsets; guarded by self._lock
         self._held_bytes = 0
+        self._segments: LogSegments[Any] = self._source.segments  # of before the reading
+        self._has_transactions = False
         self._last: Record | None = None  # read last, to notice that another process cut the log below it
         self._view_state: object = None
         if self._view_end is not None:
@@ -273,6 +277,7 @@ class LatestInMemory(LatestRecords):
         source, isolation = self._source, self._isolation
         start, end = source.log_start_offset, end_of(source, isolation)
         is_same = self._is_same()  # always asked: it keeps what it saw of the files
+        is_same = is_same and not self._was_cleaned()
         if truncation_count(source) != self._truncations or end < self._next or start < self._start or not is_same:
             self._begin()
             start, end = self._start, end_of(source, isolation)
@@ -282,6 +287,7 @@ class LatestInMemory(LatestRecords):
                 self._drop(first[0])
         last, next_offset = None, max(self._next, start)
         if next_offset >= end:
+            check_end(source, end, isolation == "committed", None)
             return
         segments, is_first = source.segments, not self._offsets
         for record in self._appended(next_offset, end):
@@ -299,6 +305,17 @@ class LatestInMemory(LatestRecords):
         self._next = end
         if last is not None:
             self._last = Record(last.value, last.key, last.timestamp, last.headers, last.offset)
+
+    def _was_cleaned(self) -> bool:
+        """Return True if aborted records that were read may be gone: those before them are the last of their keys."""
+        before, now = self._segments, self._source.segments
+        if before is now:
+            return False
+        self._segments = now
+        if not self._has_transactions or self._isolation == "committed":
+            return False
+        kept = [one for one in before if one.base_offset >= now[0].base_offset]
+        return len(kept) > len(now) or any(one is not other for one, other in zip(kept, now, strict=False))
 
     def _drop_missing(self, end: int) -> None:
         """Drop the keys whose records below `end` are gone: a tombstone may have been cleaned before it was read.
@@ -337,6 +354,8 @@ class LatestInMemory(LatestRecords):
         for chunk in chunks:
             if self._view_end is not None:
                 self._view_end.note(chunk)
+            if not self._has_transactions:
+                self._has_transactions = has_transactions(chunk.batches, chunk.first, chunk.last)
             yield chunk
 
     def _is_same(self) -> bool:

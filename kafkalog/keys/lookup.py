@@ -21,7 +21,7 @@ from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
 from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import Part
 from kafkalog.keys.parts import NOT_FOUND, Parts
-from kafkalog.reading.chunks import batch_chunks, check_tail, records, visible_chunks
+from kafkalog.reading.chunks import batch_chunks, check_end, records, visible_chunks
 from kafkalog.reading.source import ATTEMPTS, end_of, refresh, was_replaced
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
 from kafkalog.storage.readonly.view import LogView
@@ -206,9 +206,9 @@ class KeyLookup:
         parts = self.parts.current(skipped)
         if below_end is not None and below_end < end:
             end = below_end
-        elif end == source.log_end_offset:
-            check_tail(source, end, skipped)
-            if skipped is None:
+        else:
+            check_end(source, end, isolation == "committed", skipped)
+            if skipped is None and end == source.log_end_offset:
                 self.parts.trust(state)
         return end, parts, source.log_start_offset
 
@@ -275,8 +275,7 @@ class KeyLookup:
                     if record.key == key:
                         yield record
             next_offset = stop
-        if end == source.log_end_offset:
-            check_tail(source, end, skipped)
+        check_end(source, end, isolation == "committed", skipped)
 
     def _found_in_part(
         self, key: bytes, next_offset: int, end: int, skipped: list[Skipped] | None

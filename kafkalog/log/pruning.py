@@ -16,7 +16,8 @@ from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.keys.ranges import KeyRanges
 from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
-from kafkalog.reading.chunks import Chunk, batch_chunks
+from kafkalog.reading.chunks import Chunk, batch_chunks, check_end
+from kafkalog.reading.source import isolation_of
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ NEAR_OFFSETS: Final = 512
 class PrunedScan(LogScan):
     """A `LogScan` of the batches that may hold a record within some bounds; it also yields other records of these.
 
-    With `keys`, so far as key indexes locate them, only batches that may hold one of these keys are read.
+    With `keys`, so far as key indexes locate them, only batches that may hold one of these keys are read. Damage at the
+    log's end is met unless the bounds rule out the offsets there: its records may have had any time and key.
     """
 
-    __slots__ = ("_keys", "_spans", "_times")
+    __slots__ = ("_end", "_keys", "_spans", "_times")
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class PrunedScan(LogScan):
     ) -> None:
         self._keys = keys
         self._spans = narrowed(log._source, start, stop, bounds)
+        self._end = stop if _may_lie_behind(log._source, stop, bounds) else -1
         self._times = bounds.times
         first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
         super().__init__(log, first, last, columns, **options)
@@ -64,7 +67,9 @@ class PrunedScan(LogScan):
             for part in ((times,) if keys is None else keys.possible(*times))
         )
         found = chain.from_iterable(chunks)
-        return found if self._times == EVERY else possible_chunks(found, self._times)
+        yield from found if self._times == EVERY else possible_chunks(found, self._times)
+        if self._end >= 0:
+            check_end(source, self._end, isolation_of(self.isolation) == "committed", self._skipped)
 
     def _identity(self) -> tuple[object, ...]:
         return *super()._identity(), self._spans, self._times, self._keys
@@ -129,6 +134,13 @@ def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
         first = _first_since(source, since_ms)
         spans = shared(spans, ((first, MAX),)) if first is not None else ()
     return _near_together(spans)
+
+
+def _may_lie_behind(source: LogSource, stop: int, bounds: Bounds) -> bool:
+    """Return True if offsets from `stop` on may match."""
+    at = source.topic_partition.partition
+    here = shared(bounds.partitions, ((at, at + 1),))
+    return bool(here and bounds.times and shared(bounds.offsets, ((stop, MAX),)))
 
 
 def _near_together(spans: Spans) -> Spans:

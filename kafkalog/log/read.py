@@ -221,8 +221,8 @@ def offset_range(
         )
     source = refreshed(log._source)
     end = end_of(source, isolation)
-    if since is not None:
-        start = _offset_of_time(log, since, end)
+    if since is not None:  # the record, or the last stable offset, may lie below the log start
+        start = max(_offset_of_time(log, since, end), source.log_start_offset)
     if until is not None:
         stop = _offset_of_time(log, until, end)
     first = source.log_start_offset if start is None else first_offset(source, start, end, skips)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kafkalog.storage.undecided import Undecided
 
 __all__ = [
-    "IN_A_BATCH", "Chunk", "batch_chunks", "batch_of_error", "batches", "check_tail", "check_transactions",
-    "record_tables", "records", "visible_chunks",
+    "IN_A_BATCH", "Chunk", "batch_chunks", "batch_of_error", "batches", "check_end", "check_tail",
+    "check_transactions", "record_tables", "records", "visible_chunks",
 ]  # fmt: skip
 
 IN_A_BATCH: Final = (CorruptRecord, InvalidRecord, UnsupportedForFormat, IllegalArgument)
@@ -211,6 +211,7 @@ def visible_chunks(
     Raises HiddenEnd, a CorruptRecord, at records of a transaction whose end lies in damage; with `skipped` its
     producer's next marker decides.
     """
+    hidden = _undecided_at_end(log, stop) if committed and skipped is None and stop < log.log_end_offset else None
     for chunk in chunks:
         aborted, undecided, last = None, None, chunk.last
         if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
@@ -218,6 +219,7 @@ def visible_chunks(
             aborted = log.aborted_ranges(first_offset, chunk.next_offset)
             if skipped is None and log.has_damaged_transactions:
                 undecided = log.undecided(first_offset, min(chunk.next_offset, stop)) or _undecided_at_end(log, stop)
+            undecided = undecided or hidden
         while undecided is not None and last > chunk.first:
             if chunk.batches.base_offset(last - 1) < undecided.first_offset:
                 break
@@ -235,8 +237,16 @@ def visible_chunks(
 
 def check_transactions(log: LogSource, stop: int) -> None:
     """Raise HiddenEnd if a committed read up to `stop` reaches a transaction whose end lies in damage."""
-    if log.has_damaged_transactions and (undecided := _undecided_at_end(log, stop)) is not None:
+    may_be_hidden = log.has_damaged_transactions or stop < log.log_end_offset
+    if may_be_hidden and (undecided := _undecided_at_end(log, stop)) is not None:
         raise undecided.error()
+
+
+def check_end(log: LogSource, stop: int, committed: bool, skipped: list[Skipped] | None) -> None:
+    """Raise damage at the end of a log if a read up to `stop` reaches it: see `check_tail`, `check_transactions`."""
+    check_tail(log, stop, skipped)
+    if committed and skipped is None:
+        check_transactions(log, stop)
 
 
 def _undecided_at_end(log: LogSource, stop: int) -> Undecided | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
-from kafkalog.reading.chunks import check_tail, records
+from kafkalog.reading.chunks import check_end, records
 from kafkalog.reading.source import end_of, out_of_range, refresh
 
 if TYPE_CHECKING:
@@ -88,6 +88,6 @@ def tail(
             start = end
             waiting.restart()
             continue
-        check_tail(log, start, skipped)
+        check_end(log, start, isolation == "committed", skipped)
         if not waiting.wait():
             return

@@ -10,6 +10,8 @@ from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.log.json_conditions import Conditioned
 from kafkalog.log.pruning import possible_ranges, time_ranges_of
+from kafkalog.reading.chunks import check_end
+from kafkalog.reading.source import isolation_of
 from kafkalog.tables.conditions import both
 from kafkalog.tables.duckdb_filters import condition_of
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
@@ -33,12 +35,13 @@ def need_arrow(call: str, extra: str) -> None:
 
 
 class _Range(NamedTuple):
-    """Offsets of a partition that a query reads, and the times that it can match."""
+    """Offsets of a partition that a query reads, the times that it can match, and the end if it can match behind it."""
 
     log: Log
     start: int
     stop: int
     times: Spans = EVERY
+    end: int = -1
 
 
 class TopicTable:
@@ -164,12 +167,17 @@ class TopicTable:
 
     def _scans(self, part: _Range, columns: list[str], options: dict[str, Any]) -> Iterator[Any]:
         """Yield the record batches of a range, without the parts whose times the query cannot match."""
-        for start, stop in possible_ranges(time_ranges_of(part.log), part.start, part.stop, part.times):
+        is_empty = part.start >= part.stop
+        ranges = () if is_empty else possible_ranges(time_ranges_of(part.log), part.start, part.stop, part.times)
+        for start, stop in ranges:
             scan = part.log.scan(columns, **options, start=start, stop=stop)
             try:
                 yield from scan
             finally:
                 self.has_undecodable = self.has_undecodable or bool(getattr(scan, "undecodable", 0))
+        if part.end >= 0 and self._options.get("on_damage") != "skip":
+            is_committed = isolation_of(self._options.get("isolation")) == "committed"
+            check_end(part.log._source, part.end, is_committed, None)
 
     def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:
         """Yield the ranges of offsets in which rows can match."""
@@ -179,20 +187,23 @@ class TopicTable:
             log = logs[number]
             bounds = {} if window is None else window.bounds(log)
             found = self._range(log, limits, bounds.get("start"), bounds.get("stop"))
-            if found.start < found.stop:
+            if found.start < found.stop or found.end >= 0:
                 yield found
 
     def _range(self, log: Log, limits: Limits, start: int | None, stop: int | None) -> _Range:
         reading = {name: self._options[name] for name in ("isolation", "on_damage") if name in self._options}
         base = log.scan(["offset"], start=start, stop=stop, **reading)
         first, last = max(base.start, limits.first), min(base.stop, limits.stop)
+        end = base.stop if limits.stop > base.stop else -1
         if first < last and limits.since is not None:
             first = max(first, _first_at(log, limits.since, otherwise=(last, first)))
         if first >= last or limits.until is None:
-            return _Range(log, first, last)
+            return _Range(log, first, last, end=end)
         if self._lateness_ms is None:
-            return _Range(log, first, last, ((MIN if limits.since is None else limits.since, limits.until),))
-        return _Range(log, first, min(last, _first_at(log, limits.until + self._lateness_ms, otherwise=(last, last))))
+            since = MIN if limits.since is None else limits.since
+            return _Range(log, first, last, ((since, limits.until),), end)
+        found = _first_at(log, limits.until + self._lateness_ms, otherwise=(last, last))
+        return _Range(log, first, min(last, found), end=end if found >= last else -1)
 
 
 def _first_at(log: Log, time_ms: int, *, otherwise: tuple[int, int]) -> int:

@@ -21,6 +21,7 @@ from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import UNDECIDED, KeyReader, ReadPart
 from kafkalog._core.keys.key_walk import hash_key
+from kafkalog.errors import CorruptRecord
 from kafkalog.keys import build, lookup, parts
 from kafkalog.sidecars.identity import FileStamp
 from tests import transactional
@@ -407,3 +408,15 @@ def test_ctrl_c_while_a_page_is_read_ends_the_search_and_is_no_damage(call: str)
         calls[call]()
     assert calls[call]() not in (IS_DAMAGED, None, False, (-1, 0)) and index.error is None
     assert index.find_all(hashed, 0, 2**62) == model[b"key-7"]
+
+
+def test_a_mapping_of_a_log_whose_first_batch_is_damaged_raises(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", b"v")])
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    with kafkalog.open(tmp_path / "t-0") as log:
+        assert log.end_offset == 0
+        for in_memory in (False, True):
+            with pytest.raises(CorruptRecord):
+                len(log.latest(in_memory=in_memory))

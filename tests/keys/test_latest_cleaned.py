@@ -11,6 +11,9 @@ import kafkalog
 from kafkalog.keys import latest as latest_module
 from kafkalog.keys.latest import LatestRecords
 from kafkalog.records import tables
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.control import ControlType
+from kafkalog.records.control_batch import marker_batch
 
 CLEANED: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0, "delete_retention_ms": 0}
 
@@ -107,3 +110,24 @@ def test_a_tombstone_that_is_cleaned_while_a_mapping_is_read_into_memory(
         latest = log.latest(in_memory=True)
         assert b"k" not in latest and len(done) > 2
         assert sorted(latest) == sorted(log.latest()) and len(latest) == len(log.latest())
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_aborted_records_that_are_cleaned_are_the_last_of_their_keys_no_longer(tmp_path: Path, mode: str) -> None:
+    """A mapping that reads them has the records before them again, and no key that only they had."""
+    with cleaned_log(tmp_path, mode) as (owner, log):
+        aborted = RecordsBuilder(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        for key, value in ((b"k", None), (b"m", b"2"), (b"only", b"2")):
+            aborted.append(1, key, value)
+        owner.append_bytes(aborted.build())
+        owner.opened_for_append().append_as_leader(
+            marker_batch(ControlType.ABORT, 7, 0, 0, timestamp=1), origin="coordinator"
+        )
+        owner.roll()
+        owner.append([(b"z", b"2")])
+        latest = log.latest(in_memory=True)
+        assert sorted(latest) == [b"m", b"n", b"only", b"y", b"z"] and b"k" not in latest
+        owner.compact()
+        for mapping in (latest, log.latest(), log.latest(in_memory=True)):
+            assert list(mapping) == [b"k", b"y", b"m", b"n", b"z"] and len(mapping) == 5
+            assert mapping[b"k"].value == mapping[b"m"].value == b"1" and b"only" not in mapping

@@ -144,3 +144,28 @@ def test_end_of_transaction_that_only_a_snapshot_knows_may_lie_in_damage_behind_
         found, error = read_committed(log, 0, 2)
         assert found == [] and "the transaction of producer 5 from offset 0 on may end there" in error
         assert read_committed(log, on_damage="skip") == ([2, 4], "")
+
+
+def test_damage_at_the_logs_end_may_hide_a_marker(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    write(directory, [("plain", 0, 2), ("data", 5, 2), ("roll", 0, 0), ("commit", 5, 0), ("plain", 0, 1)])
+    path = directory / f"{4:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    damage_last_byte(path, marker(4, 5, 1))
+    with kafkalog.open(directory) as log:
+        assert (log.last_stable_offset, log.end_offset) == (2, 4)
+        found, error = read_committed(log)
+        assert found == [0, 1] and "the transaction of producer 5 from offset 2 on may end there" in error
+        assert read_committed(log, 0, 1) == ([0], "")
+        assert read_committed(log, on_damage="skip") == ([0, 1], "")
+        for read in (
+            lambda: log.table(isolation="read_committed"),
+            lambda: log.table(where="offset in (0, 5)", isolation="read_committed"),
+            lambda: list(log.tail(0, 2, isolation="read_committed")),
+            lambda: log.get(b"k", isolation="read_committed"),
+            lambda: list(log.history(b"k", isolation="read_committed")),
+            lambda: log.latest(in_memory=True, isolation="read_committed"),
+        ):
+            with pytest.raises(CorruptRecord, match="may end there"):
+                read()
+        assert len(log.table(where="offset < 1", isolation="read_committed")) == 1

@@ -1,6 +1,7 @@
 """Topics as tables of DuckDB: the rows are those of the whole topic, and what is read is what the query needs."""
 
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -240,6 +241,32 @@ def test_damage_before_a_bound_of_time_is_skipped(tmp_path: Path) -> None:
             with pytest.raises(duckdb.Error, match="CRC"):
                 connection.execute(f'SELECT "offset" FROM orders WHERE timestamp >= {quoted_time(1)}').fetchall()
             assert isinstance(tables.failure, CorruptRecord)
+
+
+@pytest.mark.parametrize("lateness_ms", [None, 0])
+def test_damage_at_the_logs_end_is_met_where_its_rows_may_match(tmp_path: Path, lateness_ms: int | None) -> None:
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("orders", 1)
+        for n in range(6):
+            dirs["orders", 0].append([(b"k", b"record %d" % n, T + 1000 * n)])
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    os.truncate(path, path.stat().st_size - 1)
+    with duckdb.connect() as connection:
+
+        def offsets(condition: str) -> list[int]:
+            found = connection.execute(f'SELECT "offset" FROM orders WHERE {condition} ORDER BY 1').fetchall()
+            return [offset for (offset,) in found]
+
+        with kafkalog.duckdb.register(connection, tmp_path, lateness_ms=lateness_ms) as tables:
+            late = [] if lateness_ms == 0 else [f"timestamp < {quoted_time(2)}"]
+            for condition in ("\"offset\" >= 5", "\"offset\" = 77", f"timestamp > {quoted_time(9)}", *late):
+                with pytest.raises(duckdb.Error, match="middle of a batch"):
+                    offsets(condition)
+                assert isinstance(tables.failure, CorruptRecord)
+            assert offsets('"offset" < 3') == [0, 1, 2] and offsets("partition = 9") == []
+        options = {"on_damage": "skip", "lateness_ms": lateness_ms}
+        with kafkalog.duckdb.register(connection, tmp_path, **options):  # type: ignore[arg-type]
+            assert offsets('"offset" >= 4') == [4] and offsets(f"timestamp < {quoted_time(2)}") == [0, 1]
 
 
 def test_the_newest_table_of_a_name_stays(data: Path) -> None:

@@ -1,6 +1,7 @@
 """Pruning loses no row: logs of all formats and codecs with times in any order, compacted logs; what is not read."""
 
 import gzip
+import os
 import tempfile
 from pathlib import Path
 
@@ -179,6 +180,34 @@ def test_damage_is_raised_after_the_rows_before_it(path: Path) -> None:
         rest = [one.offset for one in log.records(where="key == 'k1'", on_damage="skip", skipped=skipped)]
         assert rest[: len(found)] == found and rest[-1] == 3998 and len(skipped) == 1
         assert log.scan(["offset"], where="offset == 3999").table()["offset"].to_pylist() == [3999]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_damage_at_the_logs_end_is_met_where_its_offsets_may_match(path: Path, codec: str) -> None:
+    """Its records may have had any time and key."""
+    with kafkalog.open(path, "a") as log:
+        log.append([(b"k1", b"v", T), (b"k2", b"v", T)], compression=codec)
+        size = log.segments[-1].size
+    os.truncate(path / f"{3000:020d}.log", size - 1)
+    with kafkalog.open(path) as log:
+        assert log.end_offset == 4000
+        for text, before in (
+            ("offset == 4000", []), ("offset in (5, 4001)", [5]), ("offset in (3998, 4005)", [3998]),
+            (f"time < {T + 2000}", [0, 1]), (f"key == 'k1' and time <= {T + 1000}", [1]),
+        ):  # fmt: skip
+            found = []
+            with pytest.raises(CorruptRecord, match="middle of a batch"):
+                for record in log.records(where=text):
+                    found.append(record.offset)
+            assert found == before
+            with pytest.raises(CorruptRecord, match="middle of a batch"):
+                log.table(["offset"], where=text)
+            skipped: list[kafkalog.Skipped] = []
+            rest = log.table(["offset"], where=text, on_damage="skip", skipped=skipped)
+            assert rest["offset"].to_pylist() == before and [one.offset for one in skipped] == [4000]
+        for text in ("offset < 3999", "offset in (5, 3998)", "partition == 2", "offset > 9 and offset < 5"):
+            expected = {"offset < 3999": 3999, "offset in (5, 3998)": 2}.get(text, 0)
+            assert len(log.table(["offset"], where=text)) == len([*log.records(where=text)]) == expected
 
 
 def test_committed_reads(tmp_path: Path) -> None:

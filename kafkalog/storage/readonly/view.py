@@ -10,6 +10,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from kafkalog._core.log.txns import AbortedRanges
@@ -354,8 +355,12 @@ class LogView(Closing):
         return self._retry_if_changed(lambda state: self._transactions.undecided(state, first_offset, next_offset))
 
     def undecided_at_end(self) -> Undecided | None:
-        """Return the transaction at the last stable offset if damage may hide its end."""
-        return self._retry_if_changed(self._transactions.undecided_at_end)
+        """Return the transaction at the last stable offset if damage may hide its end, also damage at the log's end."""
+        found = self._retry_if_changed(self._transactions.undecided_at_end)
+        if found is not None or (damage := self.tail_damage) is None:
+            return found
+        opened = min(self.open_transactions.items(), key=itemgetter(1), default=None)
+        return None if opened is None else Undecided(*opened, self.log_end_offset, damage)
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """Return the aborted transactions that records in this range, below the last stable offset, may belong to."""
