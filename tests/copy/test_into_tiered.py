@@ -20,7 +20,7 @@ from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.tiered.segment_metadata import Copies
 from kafkalog.util.fileio import OS, FileSystem
 from tests import commands
-from tests.builder import R, batch
+from tests.builder import R, batch, message_v1
 from tests.kills import kill
 from tests.manager.metadata_files import topic_values, write_metadata
 from tests.tiered_store import KeyPair
@@ -278,3 +278,46 @@ def test_segments_are_described_as_they_are(tmp_path: Path) -> None:
         expected = [one.offset for one in local.records(isolation="read_committed") if one.offset < bases[-1]]
         assert [one.offset for one in log.records(isolation="read_committed")] == expected
         assert len(expected) < bases[-1] - 6
+
+
+def drop_local(place: Path) -> int:
+    """Delete all segments but the last, as the local retention of a broker does; return the base offset of the last."""
+    last = max(place.glob("*.log")).stem
+    for one in place.glob("0*.*"):
+        if one.stem < last:
+            one.unlink()
+    return int(last)
+
+
+def test_records_of_old_formats_have_no_epoch(tmp_path: Path) -> None:
+    """The leader epochs of the partition begin behind them."""
+    (tmp_path / "data").mkdir()
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {"segment.bytes": 1000, "retention.ms": -1})
+        for n in range(40):
+            old = message_v1(n, b"value %d" % n + b"." * 20, b"k")
+            dirs["t", 0].replicate(old if n < 25 else batch([R(b"%d" % n * 40)], base_offset=n, leader_epoch=7))
+    expected = read(tmp_path / "data" / "t-0")
+    tiered, copied = describe(tmp_path, is_encrypted=False), tmp_path / "copied"
+    assert copy_topics(str(tmp_path / "data"), str(copied), to_tiered=str(tiered), apply=True).ok
+    with kafkalog.open(copied / "t-0") as log:
+        assert [(one.epoch, one.start_offset) for one in log.epochs] == [(7, 25)]
+    last = drop_local(copied / "t-0")
+    assert last > 30
+    assert read(copied / "t-0", tiered=tiered) == expected and len(expected) == 40
+    assert read(f"file://{place_of(tmp_path, 0)}", tiered=tiered) == expected[:last]
+
+
+def test_a_log_start_in_a_batch_cuts_no_segment_there(tmp_path: Path) -> None:
+    """The partition's first epoch begins at the log start then, behind the beginning of the segment."""
+    write(tmp_path / "data")
+    with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
+        log.delete_before(10)
+    expected = read(tmp_path / "data" / "t-0")
+    assert expected[0][0] == 10
+    tiered, copied = describe(tmp_path, is_encrypted=False), tmp_path / "copied"
+    assert copy_topics(str(tmp_path / "data"), str(copied), to_tiered=str(tiered), apply=True).ok
+    last = drop_local(copied / "t-0")
+    assert read(copied / "t-0", tiered=tiered) == expected
+    alone = read(f"file://{place_of(tmp_path, 0)}", tiered=tiered)
+    assert alone[alone.index(expected[0]) :] == expected[: last - 10] and alone[0][0] < 10

@@ -111,6 +111,10 @@ PACKAGES = {
     ),
     "lake": Package(("kafkalog/lake/*.py",), ("tests/lake",)),
     "copy": Package(("kafkalog/copy/*.py",), ("tests/copy", "tests/cli/test_copy_cmd.py")),
+    "tiered": Package(
+        ("kafkalog/tiered/*.py", "kafkalog/copy/tiering.py"),
+        ("tests/tiered", "tests/copy/test_into_tiered.py", "tests/redact/test_redact_tiered.py"),
+    ),
 }  # fmt: skip
 
 

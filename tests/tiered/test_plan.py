@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalog.storage.leader_epoch import EpochEntry
-from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
+from kafkalog.tiered.plan import Span, lineage_of, plan_spans, with_implied, without_deleted_start
 from kafkalog.tiered.segment_metadata import RemoteSegment
 
 
@@ -82,6 +82,18 @@ def test_a_gap_ends_with_the_next_copy() -> None:
 def test_offsets_before_the_known_epochs_are_a_gap() -> None:
     assert names(plan_spans([copy("a", 0, 19)], (EpochEntry(0, 5),), 0, 20)) == [(None, 0, 5), ("a", 5, 20)]
     assert names(plan_spans([copy("a", 0, 19)], (), 0, 20)) == [(None, 0, 20)]
+
+
+def test_copies_imply_the_epochs_before_those_known() -> None:
+    def entries(*given: tuple[int, int]) -> tuple[EpochEntry, ...]:
+        return tuple(EpochEntry(*one) for one in given)
+
+    known = entries((5, 30), (7, 50))
+    assert with_implied((), known) == with_implied(known, ()) == with_implied(known, known) == known
+    assert with_implied(known, entries((0, 0), (3, 20), (5, 30))) == entries((0, 0), (3, 20), *known)
+    assert with_implied(known, entries((0, 0), (5, 25), (7, 50))) == entries((0, 0), (5, 25), (7, 50))
+    assert with_implied(known, entries((0, 0), (6, 29))) == entries((0, 0), *known), "a later epoch cannot be before"
+    assert with_implied(known, entries((5, 40))) == known
 
 
 def test_many_copies_are_planned_in_linear_steps(monkeypatch: pytest.MonkeyPatch) -> None:
