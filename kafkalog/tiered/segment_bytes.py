@@ -168,6 +168,12 @@ class ObjectStore:
         """Return True if Kafka's own file store has the partition. Raises StorageError."""
         return self._is_own_layout(partition, self._own_directory(partition))
 
+    def topic_in(self, path: str, name: str) -> str:
+        """Return the topic of the partition at `path`, whose directory says `name`: the prefix may end within it."""
+        if not path.startswith(os.path.join(self._root, self._prefix)):
+            return name
+        return name.removeprefix(self._prefix.rpartition("/")[2]) or name
+
     def _own_directory(self, partition: TieredPartition) -> str:
         name = f"{validate_topic(partition.topic)}-{partition.partition}-{partition.topic_id}"
         return os.path.join(self._root, name)

@@ -39,10 +39,10 @@ def write(data: Path, count: int = 60) -> None:
                 log.append([(b"k%d" % m, b"value %d " % m + b"." * 20) for m in range(n, n + 3)])
 
 
-def describe(root: Path, *, is_encrypted: bool) -> Path:
+def describe(root: Path, *, is_encrypted: bool, prefix: str = "p/") -> Path:
     KEYS.write(root / "key1.pem")
     keys = {"key1": "key1.pem"} if is_encrypted else {}
-    (root / "tiered.json").write_text(json.dumps({"store": f"file://{root}/store", "prefix": "p/", "keys": keys}))
+    (root / "tiered.json").write_text(json.dumps({"store": f"file://{root}/store", "prefix": prefix, "keys": keys}))
     return root / "tiered.json"
 
 
@@ -321,3 +321,13 @@ def test_a_log_start_in_a_batch_cuts_no_segment_there(tmp_path: Path) -> None:
     assert read(copied / "t-0", tiered=tiered) == expected
     alone = read(f"file://{place_of(tmp_path, 0)}", tiered=tiered)
     assert alone[alone.index(expected[0]) :] == expected[: last - 10] and alone[0][0] < 10
+
+
+def test_a_store_is_copied_to_topics_without_its_prefix(tmp_path: Path) -> None:
+    write(tmp_path / "data")
+    tiered = str(describe(tmp_path, is_encrypted=False, prefix="x-"))
+    assert copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), to_tiered=tiered, apply=True).ok
+    assert copy_topics(f"file://{tmp_path}/store", str(tmp_path / "back"), tiered=tiered, apply=True).ok
+    for number in range(2):
+        back = read(tmp_path / "back" / f"t-{number}")
+        assert back == read(tmp_path / "data" / f"t-{number}")[: len(back)] and len(back) >= 40

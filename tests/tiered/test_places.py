@@ -171,3 +171,17 @@ def test_events_decide_in_kafkas_own_file_store(tmp_path: Path) -> None:
     where = f"file://{tmp_path}/store/orders-0-{TOPIC_ID}"
     with kafkalog.open(where, tiered=describe(tmp_path, metadata=["data"])) as log:
         assert [(record.offset, record.value) for record in log.records()] == values_of(batches)
+
+
+@pytest.mark.parametrize("with_events", [False, True])
+@pytest.mark.parametrize("prefix", ["x-", "kafka/x-", "kafka/", ""])
+def test_a_prefix_is_no_part_of_the_topic(tmp_path: Path, prefix: str, with_events: bool) -> None:
+    store, copy = PluginStore(tmp_path / "store", prefix=prefix), Copy(make_id(0), [make_batch(0, 5, 0)])
+    store.put(copy)
+    write_events(tmp_path / "data", [copy.started(), copy.update(FINISHED)])
+    fields = {"metadata": ["data"]} if with_events else {}
+    url = f"file://{tmp_path}/store/{prefix}orders-{TOPIC_ID}/0"
+    with kafkalog.open(url, tiered=describe(tmp_path, prefix=prefix, **fields)) as log:
+        assert log.name == "orders-0" and len(list(log)) == 5
+    with kafkalog.open(url, tiered=describe(tmp_path, prefix=f"{prefix}y-")) as log:
+        assert log.name == f"{prefix.removeprefix('kafka/')}orders-0", "the objects have another prefix"
