@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import StorageError
+from kafkalog.records.compression import compress
+from kafkalog.records.format import CompressionType
 from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.tiered.description import read_description
 from kafkalog.tiered.keys import KeyRing
-from kafkalog.tiered.manifest import INDEXES, parse_custom
+from kafkalog.tiered.manifest import INDEXES, chunk_sizes, parse_custom
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.segment_bytes import ObjectStore, PluginSegment, TieredPartition
 from kafkalog.tiered.segment_metadata import RemoteSegment
-from kafkalog.tiered.segment_writer import Layout, SegmentWriter
+from kafkalog.tiered.segment_writer import Layout, SegmentWriter, packed_sizes
 from kafkalog.util.fileio import OS
 from tests.tiered.test_plugin_objects import DATA, PREFIX, STORES, describe, unpack, write_data
 from tests.tiered_store import TOPIC_ID
@@ -89,3 +91,32 @@ def test_a_segment_that_is_cut_off_meanwhile_is_an_error(tmp_path: Path, layout:
         SegmentWriter(store, KeyRing({})).put(PARTITION, segment, layout, data, {}, EVENT_MS)
     assert "700 bytes in place of 1000" in caught.value.message and caught.value.position == 700
     assert not [name for name in objects_below(tmp_path / "store") if not name.endswith(".partial")]
+
+
+@pytest.mark.parametrize(
+    ("most", "width"), [(0, 1), (1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3), (2**24 - 1, 3), (2**24, 4)]
+)
+def test_sizes_of_chunks_take_as_few_bytes_as_they_need(most: int, width: int) -> None:
+    sizes = [7, 7 + most, 7 + most // 2, 3]
+    packed = packed_sizes(sizes)
+    assert (packed[8], len(packed)) == (width, 9 + 3 * width + 4)
+    assert chunk_sizes(bytes(compress(CompressionType.ZSTD, packed))) == sizes
+    assert packed_sizes([5]) == b"\0\0\0\1\0\0\0\5"
+
+
+@pytest.mark.parametrize("url", ["file://{}/store", "local://{}/store", "memory://{}"])
+def test_all_objects_of_a_segment_are_deleted(tmp_path: Path, url: str) -> None:
+    """Also those that were being written when a run was killed, and no others."""
+    store = ObjectStore(read_description(url.format(tmp_path)))
+    remote, stem = store.fs.remote, f"{store.fs.root}{tmp_path}/store/{0:020}-{'A' * 22}"
+    names = [".log", ".indexes", ".rsm-manifest", ".index", ".timeindex", ".snapshot", ".txnindex"]
+    names.append(".leader_epoch_checkpoint")
+    if not url.startswith("memory"):
+        names += [f"{one}.partial" for one in names]
+    for suffix in [*names, ".other"]:
+        remote.makedirs(f"{tmp_path}/store", exist_ok=True)
+        remote.pipe_file(store.fs.remote_path(stem + suffix), b"x")
+    writer = SegmentWriter(store, KeyRing({}))
+    writer.delete(stem)
+    assert [Path(one).name for one in remote.find(f"{tmp_path}/store")] == [f"{Path(stem).name}.other"]
+    writer.delete(stem)
