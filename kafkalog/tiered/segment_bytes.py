@@ -291,7 +291,9 @@ class PluginSegment:
             return manifest, None
         try:
             return manifest, self._keys.decryption(manifest.encryption)
-        except IllegalArgument:
+        except IllegalArgument as error:
+            if error.path is None:  # no file was given for the key pair
+                error.path, error.offset = self._object.place_of(path)
             raise
         except ValueError as error:
             raise self._object.error(
@@ -379,6 +381,10 @@ class _ObjectReader:
     def error(self, path: str, text: str, hint: str = _HINT) -> StorageError:
         """Return the error for an object."""
         return StorageError(text, path=self._fs.url_of(path), offset=self._first_offset, hint=hint)
+
+    def place_of(self, path: str) -> tuple[str, int]:
+        """Return the URL and the offset that an error names."""
+        return self._fs.url_of(path), self._first_offset
 
     def from_os(self, path: str, error: OSError) -> StorageError:
         """Return the error for a failure of the store."""

@@ -210,6 +210,9 @@ def test_a_wrong_key_is_an_error(tmp_path: Path, how: str) -> None:
         expected = "no RSA key"
     error = read_until_error(place)
     assert isinstance(error, StorageError | IllegalArgument) and expected in str(error) and error.hint
+    is_of_segment = how in ("another", "not given")
+    manifest = place.store.path(place.copies[0], ".rsm-manifest")
+    assert (error.path, error.offset) == ((f"file://{manifest}", 0) if is_of_segment else (str(key), None))
 
 
 def test_damaged_indexes_cost_no_record(place: Place) -> None:
