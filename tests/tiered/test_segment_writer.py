@@ -1,5 +1,6 @@
 """Segments that the plugin itself wrote, written again: the same objects, as far as keys and compression allow."""
 
+import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from kafkalog.tiered.segment_bytes import ObjectStore, PluginSegment, TieredPart
 from kafkalog.tiered.segment_metadata import RemoteSegment
 from kafkalog.tiered.segment_writer import Layout, SegmentWriter, packed_sizes
 from kafkalog.util.fileio import OS
+from tests.faults import FaultFS
 from tests.tiered.test_plugin_objects import DATA, PREFIX, STORES, describe, unpack, write_data
 from tests.tiered_store import TOPIC_ID
 
@@ -120,3 +122,17 @@ def test_all_objects_of_a_segment_are_deleted(tmp_path: Path, url: str) -> None:
     writer.delete(stem)
     assert [Path(one).name for one in remote.find(f"{tmp_path}/store")] == [f"{Path(stem).name}.other"]
     writer.delete(stem)
+
+
+def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    store = ObjectStore(read_description(f"file://{tmp_path}/store"))
+    segment = RemoteSegment("A" * 22, 0, 9, 1000, 0, (EpochEntry(0, 0),), None, True, 0)
+    (tmp_path / "segment.log").write_bytes(bytes(1000))
+    fs = FaultFS()
+    fs.fail("pread", path="segment.log", nth=3, code=errno.EIO)
+    with fs.open_file(tmp_path / "segment.log", "r") as data, pytest.raises(StorageError) as caught:
+        SegmentWriter(store, KeyRing({})).put(PARTITION, segment, Layout(400, False, None), data, {}, EVENT_MS)
+    error = caught.value
+    assert (error.errno, error.path, error.position) == (errno.EIO, str(tmp_path / "segment.log"), 800)
+    assert "read a segment" in error.message
