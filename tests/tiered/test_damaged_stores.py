@@ -117,6 +117,16 @@ def test_an_object_that_is_missing_or_of_another_size_is_named(place: Place, suf
     assert not report.ok and path.name in "\n".join(report.lines())
 
 
+@pytest.mark.parametrize("suffix", [".log", ".rsm-manifest"])
+def test_an_object_that_cannot_be_read_is_named(tmp_path: Path, suffix: str) -> None:
+    place = make_place(tmp_path, compressed=True)
+    place.object(suffix).unlink()
+    place.object(suffix).mkdir()
+    error = read_until_error(place)
+    assert isinstance(error, StorageError) and (error.path, error.offset) == (f"file://{place.object(suffix)}", 18)
+    assert error.message == "cannot read an object of a tiered segment: Is a directory" and error.hint == "try again"
+
+
 def test_no_byte_of_the_data_can_change_unnoticed(place: Place) -> None:
     path = place.object(".log")
     content = path.read_bytes()

@@ -124,6 +124,24 @@ def test_all_objects_of_a_segment_are_deleted(tmp_path: Path, url: str) -> None:
     writer.delete(stem)
 
 
+@pytest.mark.parametrize("layout", [None, Layout(400, False, None)])
+def test_a_store_that_cannot_be_written_is_named(tmp_path: Path, layout: Layout | None) -> None:
+    (tmp_path / "store").mkdir()
+    if layout is None:
+        (tmp_path / "store" / f"orders-0-{TOPIC_ID}").mkdir()
+    store = ObjectStore(read_description(f"file://{tmp_path}/store"))
+    segment = RemoteSegment("A" * 22, 0, 9, 1000, 0, (EpochEntry(0, 0),), None, True, 0)
+    writer, path = SegmentWriter(store, KeyRing({})), store.stem_of(PARTITION, segment).removeprefix("/file:") + ".log"
+    (tmp_path / "segment.log").write_bytes(bytes(1000))
+    Path(path, "of a directory").mkdir(parents=True)
+    with OS.open_file(tmp_path / "segment.log", "r") as data, pytest.raises(StorageError) as caught:
+        writer.put(PARTITION, segment, layout, data, {}, EVENT_MS)
+    assert caught.value.path == f"file://{path}" and "write an object of a tiered segment" in caught.value.message
+    with pytest.raises(StorageError) as caught:
+        writer.delete(store.stem_of(PARTITION, segment))
+    assert caught.value.path == f"file://{path}" and "delete an object of a tiered segment" in caught.value.message
+
+
 def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     store = ObjectStore(read_description(f"file://{tmp_path}/store"))
