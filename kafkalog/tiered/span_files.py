@@ -178,8 +178,14 @@ class SpanFiles:
 
 
 def indexed_position(content: SegmentContent, start: int, offset: int) -> int:
-    """Return the position of a sound batch at or before `offset` that the offset index names; 0 if it names none."""
-    index = content.index(".index") or b""
+    """Return the position of a sound batch at or before `offset` that the offset index names; 0 if it names none.
+
+    An index that cannot be read names none: the data has all that it says.
+    """
+    try:
+        index = content.index(".index") or b""
+    except StorageError:
+        return 0
     rows = range(len(index) // _OFFSET_ENTRY.size)
     row = bisect_right(rows, offset - start, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
     position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0

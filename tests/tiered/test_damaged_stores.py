@@ -233,7 +233,7 @@ def test_damaged_indexes_cost_no_record(place: Place) -> None:
     assert read_until_error(place) is None
 
 
-@pytest.mark.parametrize("how", ["later", "middle", "beyond", "negative"])
+@pytest.mark.parametrize("how", ["later", "middle", "beyond", "negative", "missing"])
 def test_an_index_that_lies_cuts_no_record_off(tmp_path: Path, how: str) -> None:
     log = [make_batch(n * 4, 4, n // 5, pad=40) for n in range(20)]
     store = PluginStore(tmp_path / "store", chunk_bytes=400)
@@ -251,13 +251,15 @@ def test_an_index_that_lies_cuts_no_record_off(tmp_path: Path, how: str) -> None
     at, stop = place["position"], place["position"] + place["size"]
     entries = list(struct.iter_unpack(">ii", content[at:stop]))
     size = len(copies[1].data)
-    if how == "later":
+    if how in ("later", "missing"):
         last = entries[-1][1]
         entries = [(r, last) for r, _ in entries]
     else:
         entries = [(r, {"middle": p + 7, "beyond": size + 5, "negative": -3}[how]) for r, p in entries]
     content[at:stop] = b"".join(struct.pack(">ii", *one) for one in entries)
     path.write_bytes(content)
+    if how == "missing":
+        path.unlink()
     with kafkalog.open(tmp_path / "data" / "orders-0", tiered=f"file://{tmp_path}/store") as found:
         assert [(r.offset, r.value) for r in found.records()] == values_of(log)
 

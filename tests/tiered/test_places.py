@@ -91,11 +91,14 @@ def test_a_missing_segment_is_an_error_not_a_gap(tmp_path: Path) -> None:
         assert log[12].offset == 12
 
 
-def test_a_missing_segment_of_kafkas_own_file_store_is_an_error_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("index", ["sound", "missing"])
+def test_a_missing_segment_of_kafkas_own_file_store_is_an_error_too(tmp_path: Path, index: str) -> None:
     log_batches = [make_batch(n * 5, 5, 0) for n in range(4)]
     store = OwnStore(tmp_path / "store")
     for number, part in ((0, log_batches[:1]), (1, log_batches[2:3]), (2, log_batches[2:])):
         store.put(Copy(make_id(number), part))
+        if index == "missing":
+            store.path(Copy(make_id(number), part), ".index").unlink()
     found = []
     with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as log:
         with pytest.raises(StorageError, match="offsets 5 to 9"):
