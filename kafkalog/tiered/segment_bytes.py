@@ -53,6 +53,10 @@ class SegmentContent(Protocol):
     """The bytes of one tiered segment. Threads: safe."""
 
     @property
+    def url(self) -> str:
+        """URL of the object with the segment's data."""
+
+    @property
     def log_bytes(self) -> int:
         """Size of the segment's data."""
 
@@ -220,6 +224,11 @@ class PlainSegment:
         self._chunks = chunks
 
     @property
+    def url(self) -> str:
+        """URL of the object with the segment's data."""
+        return self._object.place_of(self._stem + LOG)[0]
+
+    @property
     def log_bytes(self) -> int:
         """Size of the segment's data."""
         return self._size
@@ -256,6 +265,11 @@ class PluginSegment:
         self._ahead = ahead
         self._known: tuple[Manifest, Decrypt | None] | None = None  # guarded by self._lock
         self._reader: RunReader | None = None  # guarded by self._lock
+
+    @property
+    def url(self) -> str:
+        """URL of the object with the segment's data."""
+        return self._object.place_of(self._stem + LOG)[0]
 
     @property
     def log_bytes(self) -> int:

@@ -115,9 +115,9 @@ class SpanFiles:
 
     def _error(self, text: str, position: int) -> StorageError:
         return StorageError(
-            f"tiered segment {self.segment.segment_id} cannot be cut to offsets {self.span.start} to "
-            f"{self.span.stop - 1}: {text}, at position {position}",
-            offset=self.span.start, hint="the copy is damaged, or not of this log",
+            f"the segment cannot be cut to offsets {self.span.start} to {self.span.stop - 1}: {text}",
+            path=self.content.url, offset=self.segment.start, position=position,
+            hint="the copy is damaged, or not of this log",
         )  # fmt: skip
 
     def size(self, suffix: str) -> int:
