@@ -10,11 +10,12 @@ import pytest
 
 import kafkalog
 from kafkalog.copy import copy_topics
-from kafkalog.copy.tiering import metadata_partition
-from kafkalog.errors import IllegalArgument
+from kafkalog.copy.tiering import metadata_partition, tier_closed
+from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.redact import redact
 from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tiered.description import read_description
 from kafkalog.tiered.metadata_topic import TOPIC, MetadataTopic
 from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.tiered.segment_metadata import Copies
@@ -331,3 +332,15 @@ def test_a_store_is_copied_to_topics_without_its_prefix(tmp_path: Path) -> None:
     for number in range(2):
         back = read(tmp_path / "back" / f"t-{number}")
         assert back == read(tmp_path / "data" / f"t-{number}")[: len(back)] and len(back) >= 40
+
+
+def test_a_partition_without_a_topic_id_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "data")
+    (tmp_path / "data" / "t-1" / "partition.metadata").unlink()
+    tiered = read_description(describe(tmp_path, is_encrypted=False))
+    with pytest.raises(StorageError, match="no topic id") as caught:
+        tier_closed(str(tmp_path / "data"), ["t"], tiered)
+    assert caught.value.path == str(tmp_path / "data" / "t-1")
+    with pytest.raises(StorageError, match="no topic id") as caught:
+        redact(tmp_path / "data", "t", partitions=[1], keys=[b"k3"], tiered=tmp_path / "tiered.json")
+    assert caught.value.path == str(tmp_path / "data" / "t-1") and caught.value.hint

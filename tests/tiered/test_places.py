@@ -1,6 +1,7 @@
 """A partition in a tiered store alone, without a broker's directory."""
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,28 @@ def test_a_prefix_is_no_part_of_the_topic(tmp_path: Path, prefix: str, with_even
         assert log.name == "orders-0" and len(list(log)) == 5
     with kafkalog.open(url, tiered=describe(tmp_path, prefix=f"{prefix}y-")) as log:
         assert log.name == f"{prefix.removeprefix('kafka/')}orders-0", "the objects have another prefix"
+
+
+@pytest.mark.parametrize("how", [{}, {"compressed": True}])
+def test_of_manifests_that_do_not_describe_a_segment_the_last_one_counts(tmp_path: Path, how: dict[str, Any]) -> None:
+    """Those of early versions of the plugin have no description."""
+    store, kept = PluginStore(tmp_path / "store", **how), [make_batch(n * 5, 5, 0) for n in (0, 1, 3)]
+    batches = [make_batch(5, 5, 0, "lost "), *kept]
+    copies = [Copy(make_id(n), [one]) for n, one in enumerate(batches)]
+    for number, copy in enumerate(copies):
+        store.put(copy)
+        path = store.path(copy, ".rsm-manifest")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"remoteLogSegmentMetadata": None}))
+        os.utime(store.path(copy, ".log"), (number, number))
+    found = []
+    with kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0") as log:
+        with pytest.raises(StorageError, match="offsets 10 to 14"):
+            found.extend((record.offset, record.value) for record in log.records())
+        assert found == values_of(kept[:2]) and log[17].offset == 17
+    if how:
+        path = store.path(copies[1], ".log")
+        path.write_bytes(path.read_bytes()[:-1] + b"\0")
+        with kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0") as log:
+            with pytest.raises(StorageError, match="is damaged"):
+                list(log.records())
+            assert log[7].offset == 7 and log[17].offset == 17

@@ -10,14 +10,23 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, KafkalogError, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import (
+    IllegalArgument,
+    KafkalogError,
+    NotAPartition,
+    PartitionNotFound,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from kafkalog.exchange.export import export_records
+from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.reading.chunks import records
 from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.options import SourceOptions
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.open import located
 from kafkalog.tiered.segment_bytes import ChunkCache
+from kafkalog.tiered.topics import is_tiered, partition_in
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document
@@ -359,6 +368,22 @@ def test_the_metadata_of_the_cluster_is_found_in_another_of_the_directories(tmp_
     write_metadata(other, topic_values("orders", {}, topic_id=TOPIC_ID))
     with kafkalog.open_dirs([data, other], tiered=tmp_path / "tiered.json") as dirs:
         assert len(list(dirs["orders", 0])) == 32
+
+
+def test_the_topics_file_says_whether_a_topic_is_tiered() -> None:
+    known = KnownTopics({"yes": {"remote.storage.enable": "true"}, "no": {}}, None)
+    assert [is_tiered(known, topic) for topic in ("yes", "no", "other")] == [True, False, None]
+
+
+def test_what_is_no_partition_has_no_tiered_files(tmp_path: Path) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    with pytest.raises(PartitionNotFound):
+        kafkalog.open(data / "orders-1", tiered=tiered)
+    (data / "orders-1").mkdir()
+    with pytest.raises(NotAPartition, match="no segment files"):
+        kafkalog.open(data / "orders-1", tiered=tiered)
+    names = ["orders-0", "orders", "orders-", "orders-x", f"orders-0.{'0' * 32}-delete", "-0"]
+    assert [partition_in(f"/data/{one}/") is not None for one in names] == [True, False, False, False, False, False]
 
 
 def test_a_store_that_fails_for_a_moment_is_an_error_and_is_asked_again(
