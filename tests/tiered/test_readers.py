@@ -353,8 +353,10 @@ def test_without_events_a_log_that_misses_nothing_is_read(tmp_path: Path) -> Non
         assert len(list(dirs["__consumer_offsets", 3])) == 32
 
 
-def test_without_a_topic_id_offsets_before_the_local_log_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log_start", [0, None])
+def test_without_a_topic_id_offsets_before_the_local_log_are_an_error(tmp_path: Path, log_start: int | None) -> None:
     data = make_data(tmp_path)
+    write_log_start(data, {} if log_start is None else {"orders 0": log_start})
     (data / "orders-0" / "partition.metadata").unlink()
     with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
         with pytest.raises(StorageError, match="offsets 0 to 47"):
