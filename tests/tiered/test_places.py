@@ -12,6 +12,8 @@ import kafkalog
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.tiered import segment_bytes
 from kafkalog.tiered.manifest import Manifest, parse_manifest
+from tests import transactional
+from tests.tiered.test_transactions import batches_of
 from tests.tiered.test_whole_topics import cut_segments, make_history
 from tests.tiered_store import (
     FINISHED,
@@ -214,3 +216,18 @@ def test_of_manifests_that_do_not_describe_a_segment_the_last_one_counts(tmp_pat
             with pytest.raises(StorageError, match="is damaged"):
                 list(log.records())
             assert log[7].offset == 7 and log[17].offset == 17
+
+
+@pytest.mark.parametrize("with_indexes", [True, False])
+def test_committed_records_of_kafkas_own_file_store(tmp_path: Path, with_indexes: bool) -> None:
+    """Its segments without an aborted transaction have no transaction index; one that is lost costs a scan."""
+    first: list[transactional.Event] = [("data", 1, 3), ("data", 2, 2), ("plain", 0, 2), ("roll", 0, 0)]
+    second: list[transactional.Event] = [("data", 1, 2), ("abort", 1, 0), ("plain", 0, 1), ("commit", 2, 0)]
+    log, store = transactional.made([*first, *second, ("roll", 0, 0), ("plain", 0, 1)]), OwnStore(tmp_path / "store")
+    for number, (base, parts) in enumerate(log.segments.items()):
+        index = transactional.txn_index(log.indexes[base]) if with_indexes and log.indexes[base] else None
+        store.put(Copy(make_id(number), batches_of(parts)), index)
+    with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as whole:
+        found = [record.offset for record in whole.records(isolation="read_committed")]
+        assert found == log.committed() and len(found) == 6
+        assert [one.last_offset for one in whole.aborted_txns] == ([9] if with_indexes else [])
