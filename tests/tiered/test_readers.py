@@ -306,19 +306,22 @@ def test_spark_reads_a_description_again_that_was_changed(tmp_path: Path) -> Non
 
 
 def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
-    cache, reads = ChunkCache(limit_bytes=250), []
+    cache, reads = ChunkCache(limit_bytes=200), []
 
-    def read(number: int) -> bytes:
+    def read(number: int, size: int = 100) -> bytes:
         def decode() -> memoryview:
             reads.append(number)
-            return memoryview(bytes([number]) * 100)
+            return memoryview(bytes([number]) * size)
 
         return bytes(cache.get("object", number, decode))
 
     for number in (1, 2, 1, 3, 1, 2):
         assert read(number) == bytes([number]) * 100
     assert reads == [1, 2, 3, 2], "two fit, and the one used last stays"
-    assert bytes(cache.get("large", 0, lambda: memoryview(bytes(1000)))) == bytes(1000)
+    del reads[:]
+    for number, size in ((7, 1000), (7, 1000), (1, 100), (7, 1000), (1, 100)):
+        assert read(number, size) == bytes([number]) * size
+    assert reads == [7, 1, 7, 1], "one that is larger stays until the next comes"
 
 
 @pytest.mark.parametrize("log_start", [0, None, 20])
