@@ -5,14 +5,23 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import InvalidRecord, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import InvalidRecord, LogClosed, StorageError, UnknownTopicOrPartition
 from kafkalog.records.encoder import encoded
 from kafkalog.records.schemas.remote_log import RECORDS
 from kafkalog.tiered.metadata_topic import EventPlace, MetadataTopic
 from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.tiered.segment_metadata import PARTITION_DELETE
 from kafkalog.util.fileio import OS
-from tests.tiered_store import DELETE_STARTED, FINISHED, TOPIC_ID, Copy, make_batch, make_id, write_events
+from tests.tiered_store import (
+    DELETE_STARTED,
+    FINISHED,
+    TOPIC_ID,
+    Copy,
+    make_batch,
+    make_id,
+    write_events,
+    write_log_start,
+)
 
 PARTITION = TieredPartition("orders", 0, TOPIC_ID)
 COPIES = [Copy(make_id(n), [make_batch(n * 5, 5, 0)]) for n in range(4)]
@@ -41,14 +50,14 @@ def topic(tmp_path: Path) -> Any:
 def test_the_longest_replica_is_read(tmp_path: Path, topic: MetadataTopic, longer: str) -> None:
     for name in ("a", "b"):
         write_events(tmp_path / name, events(0, 1) if name == longer else events(0), 7)
-    write_events(tmp_path / "a", [COPIES[2]._replace(partition=1).started()], 10)
+    write_events(tmp_path / "a", [COPIES[2]._replace(partition=1).started()], 2**31 - 1)
     for name in ("__remote_log_metadata-x", "__remote_log_metadata-7.0-delete", "__remote_log_metadata-12345678901"):
         (tmp_path / "b" / name).mkdir()  # no partitions
     assert finished(topic) == [0, 1]
     assert topic.copies(PARTITION._replace(partition=1)).unfinished
     assert topic.copies(PARTITION._replace(topic="other")).version == 0
     assert topic.place_of(PARTITION) == EventPlace(7, True)
-    assert topic.place_of(PARTITION._replace(partition=1)) == EventPlace(10, True)
+    assert topic.place_of(PARTITION._replace(partition=1)) == EventPlace(2**31 - 1, True)
     assert topic.place_of(PARTITION._replace(topic="other")) is None
 
 
@@ -84,6 +93,15 @@ def test_a_record_of_a_snapshot_is_no_event(tmp_path: Path, topic: MetadataTopic
         with pytest.raises(InvalidRecord, match="RemoteLogSegmentMetadataSnapshotRecord is no event") as caught:
             topic.copies(PARTITION)
         assert (caught.value.path, caught.value.offset) == (str(path), 2) and "damaged" in str(caught.value.hint)
+
+
+def test_events_below_the_log_start_are_gone(tmp_path: Path, topic: MetadataTopic) -> None:
+    write_events(tmp_path / "a", events(0, 1))
+    write_log_start(tmp_path / "a", {"__remote_log_metadata 0": 2})
+    assert finished(topic) == [1] and topic.place_of(PARTITION) == EventPlace(0, False)
+    topic.close()
+    with pytest.raises(LogClosed):
+        topic.copies(PARTITION)
 
 
 def test_directories_without_the_topic_are_named(tmp_path: Path, topic: MetadataTopic) -> None:

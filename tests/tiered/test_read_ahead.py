@@ -1,5 +1,7 @@
 """Chunks of a segment that is read in order: few requests, the next ones on their way, damage where it is read."""
 
+import threading
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,18 @@ def test_requests_grow_and_are_ahead_of_the_reader() -> None:
     asked.sort()
     assert [start + size for start, size in asked] == [*(start for start, _ in asked[1:]), 200]  # nothing twice
     assert [len(reader.read(at)) for at in (50, 7, 120)] == [1, 1, 1]  # not in order
+
+
+def test_a_run_on_its_way_is_waited_for() -> None:
+    run, ahead, is_asked = run_of(ChunkIndex(1, 100, 1, 1), 0, 4), ReadAhead(), threading.Event()
+
+    def fetch(start: int, size: int) -> bytes:
+        is_asked.wait()
+        return sha256(bytes(8 << 20)).digest()[:size]  # takes a while
+
+    ahead.start("log", run, fetch)
+    is_asked.set()
+    assert ahead.take("log", run) == sha256(bytes(8 << 20)).digest()[:4]
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:

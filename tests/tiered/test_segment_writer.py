@@ -82,6 +82,20 @@ def test_a_segment_written_again_is_as_the_plugin_writes_it(tmp_path: Path, stor
             assert len(new[name]) == len(content_before)
 
 
+@pytest.mark.parametrize("layout", [None, Layout(100, True, "key1"), Layout(100, False, None)])
+def test_indexes_of_one_size_are_not_taken_for_each_other(tmp_path: Path, layout: Layout | None) -> None:
+    (tmp_path / "store" / (f"orders-0-{TOPIC_ID}" if layout is None else "")).mkdir(parents=True)
+    keys = {"key1": str(DATA / "tiered_key.pem")}
+    store = ObjectStore(read_description(f"file://{tmp_path}/store")._replace(keys=keys))
+    segment = RemoteSegment("A" * 22, 0, 9, 1000, 0, (EpochEntry(0, 0),), None, False, 0)
+    indexes = {suffix: suffix.ljust(40).encode() for suffix in INDEXES}
+    (tmp_path / "segment.log").write_bytes(bytes(1000))
+    with OS.open_file(tmp_path / "segment.log", "r") as data:
+        SegmentWriter(store, KeyRing(keys)).put(PARTITION, segment, layout, data, indexes, EVENT_MS)
+    content = store.content(PARTITION, segment)
+    assert [{suffix: content.index(suffix) for suffix in INDEXES} for _ in range(2)] == [indexes, indexes]
+
+
 @pytest.mark.parametrize("layout", [None, Layout(100, False, None)])
 def test_a_segment_that_is_cut_off_meanwhile_is_an_error(tmp_path: Path, layout: Layout | None) -> None:
     """Its object is never visible: it would be read as one with fewer records."""
