@@ -235,7 +235,7 @@ class PlainSegment:
 
     def read_log(self, position: int, size: int) -> bytes:
         """Return bytes of the segment's data; fewer only at its end."""
-        return self._object.blocks(self._stem + LOG, position, min(size, self._size - position), self._size)
+        return self._object.blocks(self._stem + LOG, position, size, self._size)
 
     def index(self, suffix: str) -> bytes | None:
         """Return the bytes of an index; None if the segment has none."""
