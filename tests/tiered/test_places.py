@@ -110,6 +110,19 @@ def test_a_missing_segment_of_kafkas_own_file_store_is_an_error_too(tmp_path: Pa
         assert [record.offset for record in log.records(10)] == [*range(10, 20)]
 
 
+def test_what_follows_a_copy_within_another_one_is_an_error(tmp_path: Path) -> None:
+    """It may be of a leader that truncated what the other one has behind it: only the events say that."""
+    batches, store = [make_batch(n * 5, 5, 0) for n in range(6)], OwnStore(tmp_path / "store")
+    for number, part in enumerate((batches[:4], batches[1:2], batches[4:])):
+        store.put(Copy(make_id(number), part))
+    with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as log:
+        found = []
+        with pytest.raises(StorageError, match="offsets 10 to 19"):
+            found.extend((record.offset, record.value) for record in log.records())
+        assert found == values_of(batches[:2])
+        assert [(record.offset, record.value) for record in log.records(20)] == values_of(batches[4:])
+
+
 def test_a_segment_that_is_still_copied_is_read_whole_later(tmp_path: Path) -> None:
     log_batches = [make_batch(n * 5, 5, 0) for n in range(4)]
     store, copy = OwnStore(tmp_path / "store"), Copy(make_id(1), log_batches[2:])
