@@ -12,6 +12,7 @@ import kafkalog
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.tiered import segment_bytes
 from kafkalog.tiered.manifest import Manifest, parse_manifest
+from kafkalog.tiered.place import tiered_place
 from tests import transactional
 from tests.tiered.test_transactions import batches_of
 from tests.tiered.test_whole_topics import cut_segments, make_history
@@ -69,6 +70,16 @@ def test_the_last_leaders_log_is_read_from_the_store(
     with kafkalog.open(where, tiered=describe(tmp_path, **fields)) as log:
         assert [(record.offset, record.value) for record in log.records()] == values_of(history.log)
         assert log.offset_for_time(-1).offset == end  # type: ignore[union-attr]
+
+
+def test_places_by_their_names() -> None:
+    own, plugin = f"/s/or-ders-7-{TOPIC_ID}", f"/s/or-ders-{TOPIC_ID}"
+    assert tiered_place(f"{own}/") == (f"{own}/", ("or-ders", 7, TOPIC_ID), False)
+    for number in (0, 1234567890):
+        path = f"{plugin}/{number}"
+        assert tiered_place(path) == (path, ("or-ders", number, TOPIC_ID), True)
+    others = plugin, f"{plugin}/12345678901", f"{plugin}/x", f"{own}x", f"/s/-7-{TOPIC_ID}", f"/s/{TOPIC_ID}/0", "/s/t"
+    assert [tiered_place(one) for one in others] == [None] * 7
 
 
 def test_an_encrypted_place_needs_its_key(tmp_path: Path) -> None:
