@@ -25,7 +25,6 @@ from kafkalog.tiered.segment_bytes import LOG, SegmentContent
 from kafkalog.tiered.segment_metadata import RemoteSegment
 
 _WINDOW_BYTES: Final = 64 << 10
-_MOST_BATCH_BYTES: Final = 2**31 - 1
 _MOST_RELATIVE: Final = 2**31 - 1
 """Largest offset in an index, from its segment's first one."""
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -108,7 +107,7 @@ class SpanFiles:
                 position += table.position(table.count - 1) + table.size(table.count - 1)
                 continue
             wanted = claimed_size(data)
-            if not window_bytes < wanted <= min(size - position, _MOST_BATCH_BYTES):
+            if not window_bytes < wanted <= size - position:
                 raise self._error(f"there is no batch before offset {offset}", position)
             window_bytes = wanted
         return size

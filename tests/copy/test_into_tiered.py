@@ -279,6 +279,9 @@ def test_segments_are_described_as_they_are(tmp_path: Path) -> None:
         expected = [one.offset for one in local.records(isolation="read_committed") if one.offset < bases[-1]]
         assert [one.offset for one in log.records(isolation="read_committed")] == expected
         assert len(expected) < bases[-1] - 6
+        known = [(one.epoch, one.start_offset) for one in local.epochs]
+        assert [(one.epoch, one.start_offset) for one in log.epochs] == [one for one in known if one[1] < bases[-1]]
+        assert len(known) == 5
 
 
 def drop_local(place: Path) -> int:
