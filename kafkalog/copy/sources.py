@@ -23,9 +23,10 @@ from kafkalog.storage.names import LOG_SUFFIX
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import is_url, locate
 from kafkalog.storage.segment_reader import Chunk
+from kafkalog.tiered.description import read_description
 from kafkalog.tiered.open import place_view
 from kafkalog.tiered.place import tiered_place
-from kafkalog.tiered.segment_bytes import TieredPartition
+from kafkalog.tiered.segment_bytes import ObjectStore, TieredPartition
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.os_errors import os_errors
@@ -252,7 +253,7 @@ def open_files(places: Sequence[str], tiered: str | None = None) -> DirectorySou
     name = os.pathsep.join(places)
     if len(places) == 1:
         place = places[0]
-        found = find_tiered(place)
+        found = find_tiered(place, tiered)
         if found:
             return TieredSource(place, found, tiered)
         if not is_url(place) and os.path.exists(os.path.join(place, MARKER)):
@@ -269,16 +270,22 @@ def is_backup(place: str) -> bool:
     return not is_url(place) and any(os.path.exists(os.path.join(place, name)) for name in (MARKER, MANIFEST))
 
 
-def find_tiered(place: str) -> dict[TieredPartition, str]:
-    """Return the URLs of the partitions with tiered segments at or below a URL or a local directory."""
+def find_tiered(place: str, tiered: str | None = None) -> dict[TieredPartition, str]:
+    """Return the URLs of the partitions with tiered segments at or below a URL or a local directory.
+
+    `tiered` describes the store, and has its prefix.
+    """
     if not is_url(place) and not any(_is_tiered_name(os.path.abspath(place), name) for name in _local_names(place)):
         return {}
     fs, path = locate(place if is_url(place) else f"file://{os.path.abspath(place)}")
+    store = None if tiered is None else ObjectStore(read_description(tiered))
     found: dict[TieredPartition, str] = {}
     for one in (path, *_below(fs, path)):
         parsed = tiered_place(one)
         if parsed is not None and any(name.endswith(LOG_SUFFIX) for name in _names_in(fs, one)):
-            found[parsed.partition] = fs.url_of(one)
+            partition = parsed.partition
+            topic = partition.topic if store is None else store.topic_in(one, partition.topic)
+            found[partition._replace(topic=topic)] = fs.url_of(one)
     return found
 
 

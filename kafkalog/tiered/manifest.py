@@ -123,11 +123,11 @@ def _chunk_index(index: Mapping[str, Any]) -> ChunkIndex:
         return ChunkIndex(chunk_bytes, segment_bytes, stored, last)
     if kind != "variable":
         raise ValueError(f"a chunk index of the unknown type {kind!r}")
-    sizes = _chunk_sizes(_base64(index, "transformedChunks"))
+    sizes = chunk_sizes(_base64(index, "transformedChunks"))
     return ChunkIndex(chunk_bytes, segment_bytes, sizes, 0)
 
 
-def _chunk_sizes(compressed: bytes) -> list[int]:
+def chunk_sizes(compressed: bytes) -> list[int]:
     """Return the sizes of stored chunks: count, lowest size, bytes for each, differences from the lowest, last size."""
     try:
         data = decompress(CompressionType.ZSTD, compressed, limit_bytes=_MOST_CHUNK_SIZES_BYTES)

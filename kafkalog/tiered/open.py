@@ -9,7 +9,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import is_url, locate, locate_directories
 from kafkalog.tiered.description import Description, read_description
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.place import PlaceFileSystem, tiered_place
+from kafkalog.tiered.place import PlaceFileSystem, TieredPlace, tiered_place
 from kafkalog.tiered.segment_bytes import ObjectStore
 from kafkalog.tiered.topics import TieredTopics, partition_in
 from kafkalog.util.fileio import OS, FileSystem
@@ -51,7 +51,8 @@ def place_view(url: str, tiered: Text | None = None) -> LogView | None:
         return None
     description = Description(url) if tiered is None else read_description(tiered)
     store = ObjectStore(description)
-    place = place._replace(path=locate(url, description.options)[1])
+    path, partition = locate(url, description.options)[1], place.partition
+    place = TieredPlace(path, partition._replace(topic=store.topic_in(path, partition.topic)), place.has_manifests)
     metadata = MetadataTopic(*located(description.metadata)) if description.metadata else None
     fs = PlaceFileSystem(store, place, metadata)
     return LogView(fs.path, fs=fs)

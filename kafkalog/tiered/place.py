@@ -163,14 +163,13 @@ class PlaceFileSystem(VirtualDirectory):
         """Return the files of the copy of each base offset that was written last, and unreadable ones for gaps."""
         files: dict[str, VirtualFile] = {}
         last = {stem[:20]: stem for stem in stems}
-        reached: int | None = None  # offset behind those of the segments so far; None if it is not known
+        reached: int | None = None  # offset behind the segment before; None if it is not known
         for base, stem in sorted(last.items()):
             status = stems[stem]
             content = self._content(stem, None if self._place.has_manifests else status.size, status)
             if reached is not None and reached < int(base):
                 files[base_name(reached) + LOG] = GapFile(Span(reached, int(base), None), self.path)
-            end = self._end_of(content, int(base))
-            reached = None if end is None else max(end, reached or 0)
+            reached = self._end_of(content, int(base))  # what the one before has behind it may be a lost leader's
             for suffix in _SUFFIXES:
                 files[base + suffix] = ContentFile(content, suffix, f"{stem} {status}")
         if last:

@@ -39,6 +39,19 @@ def lineage_of(segments: Iterable[RemoteSegment]) -> tuple[EpochEntry, ...]:
     return tuple(reversed(found))
 
 
+def with_implied(epochs: Sequence[EpochEntry], implied: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
+    """Return a partition's leader epochs, and before the first of them those that copies imply.
+
+    A partition lacks the epochs of records in old formats, and those before a log start that it moved.
+    """
+    if not epochs:
+        return tuple(implied)
+    first = epochs[0]
+    before = [one for one in implied if one.start_offset < first.start_offset and one.epoch <= first.epoch]
+    known = epochs[1:] if before and before[-1].epoch == first.epoch else epochs
+    return (*before, *known)
+
+
 def plan_spans(
     segments: Sequence[RemoteSegment], epochs: Sequence[EpochEntry], start: int, stop: int
 ) -> tuple[Span, ...]:

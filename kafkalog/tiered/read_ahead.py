@@ -74,7 +74,7 @@ class RunReader:
         self._ahead = ahead
         self._lock = threading.Lock()
         self._expected = -1  # position behind the last run; guarded by self._lock
-        self._most = 1  # chunks of the last run that was allowed; guarded by self._lock
+        self._most = 1  # chunks that the last run might have had; guarded by self._lock
 
     def read(self, position: int) -> list[tuple[Chunk, bytes]]:
         """Return the chunk at `position` and perhaps some behind it, as they are stored.
@@ -85,7 +85,6 @@ class RunReader:
             in_order = position == self._expected
             self._most = self._most * 2 if in_order else 1
             run = run_of(self._index, position, self._most, RUN_BYTES)
-            self._most = min(self._most, len(run.chunks) + 1)
             self._expected, following = run.end, self._most * 2
         stored = self._ahead.take(self._path, run)
         if in_order and run.end < self._index.segment_bytes:

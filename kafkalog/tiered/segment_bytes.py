@@ -53,6 +53,10 @@ class SegmentContent(Protocol):
     """The bytes of one tiered segment. Threads: safe."""
 
     @property
+    def url(self) -> str:
+        """URL of the object with the segment's data."""
+
+    @property
     def log_bytes(self) -> int:
         """Size of the segment's data."""
 
@@ -168,6 +172,12 @@ class ObjectStore:
         """Return True if Kafka's own file store has the partition. Raises StorageError."""
         return self._is_own_layout(partition, self._own_directory(partition))
 
+    def topic_in(self, path: str, name: str) -> str:
+        """Return the topic of the partition at `path`, whose directory says `name`: the prefix may end within it."""
+        if not path.startswith(os.path.join(self._root, self._prefix)):
+            return name
+        return name.removeprefix(self._prefix.rpartition("/")[2]) or name
+
     def _own_directory(self, partition: TieredPartition) -> str:
         name = f"{validate_topic(partition.topic)}-{partition.partition}-{partition.topic_id}"
         return os.path.join(self._root, name)
@@ -214,13 +224,18 @@ class PlainSegment:
         self._chunks = chunks
 
     @property
+    def url(self) -> str:
+        """URL of the object with the segment's data."""
+        return self._object.place_of(self._stem + LOG)[0]
+
+    @property
     def log_bytes(self) -> int:
         """Size of the segment's data."""
         return self._size
 
     def read_log(self, position: int, size: int) -> bytes:
         """Return bytes of the segment's data; fewer only at its end."""
-        return self._object.blocks(self._stem + LOG, position, min(size, self._size - position), self._size)
+        return self._object.blocks(self._stem + LOG, position, size, self._size)
 
     def index(self, suffix: str) -> bytes | None:
         """Return the bytes of an index; None if the segment has none."""
@@ -250,6 +265,11 @@ class PluginSegment:
         self._ahead = ahead
         self._known: tuple[Manifest, Decrypt | None] | None = None  # guarded by self._lock
         self._reader: RunReader | None = None  # guarded by self._lock
+
+    @property
+    def url(self) -> str:
+        """URL of the object with the segment's data."""
+        return self._object.place_of(self._stem + LOG)[0]
 
     @property
     def log_bytes(self) -> int:
@@ -285,7 +305,9 @@ class PluginSegment:
             return manifest, None
         try:
             return manifest, self._keys.decryption(manifest.encryption)
-        except IllegalArgument:
+        except IllegalArgument as error:
+            if error.path is None:  # no file was given for the key pair
+                error.path, error.offset = self._object.place_of(path)
             raise
         except ValueError as error:
             raise self._object.error(
@@ -373,6 +395,10 @@ class _ObjectReader:
     def error(self, path: str, text: str, hint: str = _HINT) -> StorageError:
         """Return the error for an object."""
         return StorageError(text, path=self._fs.url_of(path), offset=self._first_offset, hint=hint)
+
+    def place_of(self, path: str) -> tuple[str, int]:
+        """Return the URL and the offset that an error names."""
+        return self._fs.url_of(path), self._first_offset
 
     def from_os(self, path: str, error: OSError) -> StorageError:
         """Return the error for a failure of the store."""

@@ -125,7 +125,11 @@ def parse_segment(data: Message) -> RemoteSegment:
 
 
 def checked_segment(segment: RemoteSegment) -> RemoteSegment:
-    """Return the segment, its first epoch cut to its beginning; raise InvalidRecord for impossible values."""
+    """Return the segment, with its first epoch from its beginning on; raise InvalidRecord for impossible values.
+
+    That epoch begins before the segment, or behind its beginning: the leader had removed records before that, or those
+    there are of old formats, which have no epoch.
+    """
     start, end = segment.start, segment.end
     if not 0 <= start <= end < 2**63 - 1 or segment.size_bytes < 0:
         raise InvalidRecord(f"a tiered segment of offsets {start} to {end}, {segment.size_bytes} bytes", offset=start)
@@ -133,7 +137,7 @@ def checked_segment(segment: RemoteSegment) -> RemoteSegment:
     offsets = [one.start_offset for one in epochs]
     if not offsets or any(low >= high for low, high in zip(offsets, [*offsets[1:], end + 1], strict=True)):
         raise InvalidRecord(f"the leader epochs of a tiered segment do not fit offsets {start} to {end}", offset=start)
-    return segment._replace(epochs=tuple(epochs))
+    return segment._replace(epochs=(epochs[0]._replace(start_offset=start), *epochs[1:]))
 
 
 def _state(data: Message) -> int:

@@ -97,12 +97,8 @@ class SegmentWriter:
         name = f"{partition.topic}-{partition.topic_id}/{partition.partition}/{old.start:020d}-{segment_id}"
         return segment._replace(custom=custom_metadata(fields._replace(key=name), fields.size))
 
-    def exists(self, stem: str) -> bool:
-        """Return True if the store has any object of a segment, or what a killed run left of one."""
-        return any(self._store.fs.exists(path) for path in self._paths(stem))
-
     def delete(self, stem: str) -> None:
-        """Delete all objects of a segment, its data first. StorageError."""
+        """Delete all objects of a segment, its data first, and what a killed run left of them. StorageError."""
         for path in self._paths(stem):
             self._remove(path)
 
@@ -182,7 +178,7 @@ class _StoredChunks:
         chunk_bytes = self._layout.chunk_bytes
         sizes: dict[str, object] = {"originalChunkSize": chunk_bytes, "originalFileSize": self._plain.total}
         if self._layout.is_compressed:
-            text = base64.b64encode(compress(CompressionType.ZSTD, _packed_sizes(self.sizes))).decode()
+            text = base64.b64encode(compress(CompressionType.ZSTD, packed_sizes(self.sizes))).decode()
             return {"type": "variable", **sizes, "transformedChunks": text}
         extra = 0 if self._encrypt is None else IV_BYTES + TAG_BYTES
         last = self.sizes[-1]
@@ -191,8 +187,8 @@ class _StoredChunks:
         }  # fmt: skip
 
 
-def _packed_sizes(sizes: Sequence[int]) -> bytes:
-    """Return the sizes as `manifest._chunk_sizes` reads them."""
+def packed_sizes(sizes: Sequence[int]) -> bytes:
+    """Return the sizes as `manifest.chunk_sizes` reads them."""
     if len(sizes) == 1:
         return struct.pack(">ii", 1, sizes[0])
     lowest = min(sizes[:-1])

@@ -25,7 +25,6 @@ from kafkalog.tiered.segment_bytes import LOG, SegmentContent
 from kafkalog.tiered.segment_metadata import RemoteSegment
 
 _WINDOW_BYTES: Final = 64 << 10
-_MOST_BATCH_BYTES: Final = 2**31 - 1
 _MOST_RELATIVE: Final = 2**31 - 1
 """Largest offset in an index, from its segment's first one."""
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -108,16 +107,16 @@ class SpanFiles:
                 position += table.position(table.count - 1) + table.size(table.count - 1)
                 continue
             wanted = claimed_size(data)
-            if not window_bytes < wanted <= min(size - position, _MOST_BATCH_BYTES):
+            if not window_bytes < wanted <= size - position:
                 raise self._error(f"there is no batch before offset {offset}", position)
             window_bytes = wanted
         return size
 
     def _error(self, text: str, position: int) -> StorageError:
         return StorageError(
-            f"tiered segment {self.segment.segment_id} cannot be cut to offsets {self.span.start} to "
-            f"{self.span.stop - 1}: {text}, at position {position}",
-            offset=self.span.start, hint="the copy is damaged, or not of this log",
+            f"the segment cannot be cut to offsets {self.span.start} to {self.span.stop - 1}: {text}",
+            path=self.content.url, offset=self.segment.start, position=position,
+            hint="the copy is damaged, or not of this log",
         )  # fmt: skip
 
     def size(self, suffix: str) -> int:
@@ -178,8 +177,14 @@ class SpanFiles:
 
 
 def indexed_position(content: SegmentContent, start: int, offset: int) -> int:
-    """Return the position of a sound batch at or before `offset` that the offset index names; 0 if it names none."""
-    index = content.index(".index") or b""
+    """Return the position of a sound batch at or before `offset` that the offset index names; 0 if it names none.
+
+    An index that cannot be read names none: the data has all that it says.
+    """
+    try:
+        index = content.index(".index") or b""
+    except StorageError:
+        return 0
     rows = range(len(index) // _OFFSET_ENTRY.size)
     row = bisect_right(rows, offset - start, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
     position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0

@@ -14,7 +14,7 @@ from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.listing import list_segments
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
+from kafkalog.tiered.plan import Span, lineage_of, plan_spans, with_implied, without_deleted_start
 from kafkalog.tiered.segment_bytes import ObjectStore, TieredPartition
 from kafkalog.tiered.segment_metadata import Copies
 from kafkalog.tiered.span_files import SpanFiles, VirtualFile, named_files, spans_files
@@ -143,7 +143,7 @@ def spans_before(
 
     `start` is the log start in the checkpoint; without one, None, the log starts with the first copy that counts.
     """
-    epochs = epochs or lineage_of(copies.finished)
+    epochs = with_implied(epochs, lineage_of(copies.finished))
     if start is not None:
         return without_deleted_start(plan_spans(copies.finished, epochs, start, local_start), copies.deleted)
     first = min((one.start for one in copies.finished), default=local_start)

@@ -10,17 +10,18 @@ import pytest
 
 import kafkalog
 from kafkalog.copy import copy_topics
-from kafkalog.copy.tiering import metadata_partition
-from kafkalog.errors import IllegalArgument
+from kafkalog.copy.tiering import metadata_partition, tier_closed
+from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.redact import redact
 from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tiered.description import read_description
 from kafkalog.tiered.metadata_topic import TOPIC, MetadataTopic
 from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.tiered.segment_metadata import Copies
 from kafkalog.util.fileio import OS, FileSystem
 from tests import commands
-from tests.builder import R, batch
+from tests.builder import R, batch, message_v1
 from tests.kills import kill
 from tests.manager.metadata_files import topic_values, write_metadata
 from tests.tiered_store import KeyPair
@@ -39,10 +40,10 @@ def write(data: Path, count: int = 60) -> None:
                 log.append([(b"k%d" % m, b"value %d " % m + b"." * 20) for m in range(n, n + 3)])
 
 
-def describe(root: Path, *, is_encrypted: bool) -> Path:
+def describe(root: Path, *, is_encrypted: bool, prefix: str = "p/") -> Path:
     KEYS.write(root / "key1.pem")
     keys = {"key1": "key1.pem"} if is_encrypted else {}
-    (root / "tiered.json").write_text(json.dumps({"store": f"file://{root}/store", "prefix": "p/", "keys": keys}))
+    (root / "tiered.json").write_text(json.dumps({"store": f"file://{root}/store", "prefix": prefix, "keys": keys}))
     return root / "tiered.json"
 
 
@@ -278,3 +279,71 @@ def test_segments_are_described_as_they_are(tmp_path: Path) -> None:
         expected = [one.offset for one in local.records(isolation="read_committed") if one.offset < bases[-1]]
         assert [one.offset for one in log.records(isolation="read_committed")] == expected
         assert len(expected) < bases[-1] - 6
+        known = [(one.epoch, one.start_offset) for one in local.epochs]
+        assert [(one.epoch, one.start_offset) for one in log.epochs] == [one for one in known if one[1] < bases[-1]]
+        assert len(known) == 5
+
+
+def drop_local(place: Path) -> int:
+    """Delete all segments but the last, as the local retention of a broker does; return the base offset of the last."""
+    last = max(place.glob("*.log")).stem
+    for one in place.glob("0*.*"):
+        if one.stem < last:
+            one.unlink()
+    return int(last)
+
+
+def test_records_of_old_formats_have_no_epoch(tmp_path: Path) -> None:
+    """The leader epochs of the partition begin behind them."""
+    (tmp_path / "data").mkdir()
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {"segment.bytes": 1000, "retention.ms": -1})
+        for n in range(40):
+            old = message_v1(n, b"value %d" % n + b"." * 20, b"k")
+            dirs["t", 0].replicate(old if n < 25 else batch([R(b"%d" % n * 40)], base_offset=n, leader_epoch=7))
+    expected = read(tmp_path / "data" / "t-0")
+    tiered, copied = describe(tmp_path, is_encrypted=False), tmp_path / "copied"
+    assert copy_topics(str(tmp_path / "data"), str(copied), to_tiered=str(tiered), apply=True).ok
+    with kafkalog.open(copied / "t-0") as log:
+        assert [(one.epoch, one.start_offset) for one in log.epochs] == [(7, 25)]
+    last = drop_local(copied / "t-0")
+    assert last > 30
+    assert read(copied / "t-0", tiered=tiered) == expected and len(expected) == 40
+    assert read(f"file://{place_of(tmp_path, 0)}", tiered=tiered) == expected[:last]
+
+
+def test_a_log_start_in_a_batch_cuts_no_segment_there(tmp_path: Path) -> None:
+    """The partition's first epoch begins at the log start then, behind the beginning of the segment."""
+    write(tmp_path / "data")
+    with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
+        log.delete_before(10)
+    expected = read(tmp_path / "data" / "t-0")
+    assert expected[0][0] == 10
+    tiered, copied = describe(tmp_path, is_encrypted=False), tmp_path / "copied"
+    assert copy_topics(str(tmp_path / "data"), str(copied), to_tiered=str(tiered), apply=True).ok
+    last = drop_local(copied / "t-0")
+    assert read(copied / "t-0", tiered=tiered) == expected
+    alone = read(f"file://{place_of(tmp_path, 0)}", tiered=tiered)
+    assert alone[alone.index(expected[0]) :] == expected[: last - 10] and alone[0][0] < 10
+
+
+def test_a_store_is_copied_to_topics_without_its_prefix(tmp_path: Path) -> None:
+    write(tmp_path / "data")
+    tiered = str(describe(tmp_path, is_encrypted=False, prefix="x-"))
+    assert copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), to_tiered=tiered, apply=True).ok
+    assert copy_topics(f"file://{tmp_path}/store", str(tmp_path / "back"), tiered=tiered, apply=True).ok
+    for number in range(2):
+        back = read(tmp_path / "back" / f"t-{number}")
+        assert back == read(tmp_path / "data" / f"t-{number}")[: len(back)] and len(back) >= 40
+
+
+def test_a_partition_without_a_topic_id_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "data")
+    (tmp_path / "data" / "t-1" / "partition.metadata").unlink()
+    tiered = read_description(describe(tmp_path, is_encrypted=False))
+    with pytest.raises(StorageError, match="no topic id") as caught:
+        tier_closed(str(tmp_path / "data"), ["t"], tiered)
+    assert caught.value.path == str(tmp_path / "data" / "t-1")
+    with pytest.raises(StorageError, match="no topic id") as caught:
+        redact(tmp_path / "data", "t", partitions=[1], keys=[b"k3"], tiered=tmp_path / "tiered.json")
+    assert caught.value.path == str(tmp_path / "data" / "t-1") and caught.value.hint

@@ -115,6 +115,11 @@ PACKAGES = {
     ),
     "lake": Package(("kafkalog/lake/*.py",), ("tests/lake",)),
     "copy": Package(("kafkalog/copy/*.py",), ("tests/copy", "tests/cli/test_copy_cmd.py")),
+    "tiered": Package(
+        ("kafkalog/tiered/*.py", "kafkalog/copy/tiering.py"),
+        ("tests/tiered", "tests/copy/test_into_tiered.py", "tests/redact/test_redact_tiered.py",
+         "tests/remote/test_remote.py"),
+    ),  # fmt: skip
 }  # fmt: skip
 
 

@@ -255,6 +255,29 @@ def test_objects_without_any_event_are_left(tmp_path: Path) -> None:
     assert "no event of it" in str(report) and tiered.names() == names
 
 
+def test_objects_whose_events_were_deleted_are_left(tmp_path: Path) -> None:
+    """They may belong to a copy that counts."""
+    tiered = Tiered(tmp_path, "plugin")
+    write_log_start(tiered.data, {"orders 0": 10, "__remote_log_metadata 0": 2})
+    names = tiered.names()
+    for apply in (False, True):
+        report = tiered.redact(keys=[b"k3"], apply=apply)
+        assert [one.base_offset for one in report.held] == [0] and tiered.names() == names
+        assert not report.copies and not report.segments
+    assert not report.ok and report.left == 1
+
+
+def test_a_store_without_the_partition_has_none_of_its_records(tmp_path: Path) -> None:
+    tiered = Tiered(tmp_path, "plugin")
+    shutil.rmtree(tmp_path / "store")
+    (tmp_path / "store").mkdir()
+    tiered.events = [Copy(make_id(40), BATCHES[:1], topic="other").started()]
+    tiered.rewrite_events()
+    write_log_start(tiered.data, {"orders 0": 20})
+    report = tiered.redact(keys=[b"k3", b"k25"], apply=True)
+    assert report.left == 0 and [one.base_offset for one in report.segments] == [20]
+
+
 @pytest.mark.parametrize("replicas", [None, 2])
 def test_nothing_changes_unless_each_replica_is_there(tmp_path: Path, replicas: int | None) -> None:
     tiered = Tiered(tmp_path, "plugin")

@@ -117,6 +117,16 @@ def test_an_object_that_is_missing_or_of_another_size_is_named(place: Place, suf
     assert not report.ok and path.name in "\n".join(report.lines())
 
 
+@pytest.mark.parametrize("suffix", [".log", ".rsm-manifest"])
+def test_an_object_that_cannot_be_read_is_named(tmp_path: Path, suffix: str) -> None:
+    place = make_place(tmp_path, compressed=True)
+    place.object(suffix).unlink()
+    place.object(suffix).mkdir()
+    error = read_until_error(place)
+    assert isinstance(error, StorageError) and (error.path, error.offset) == (f"file://{place.object(suffix)}", 18)
+    assert error.message == "cannot read an object of a tiered segment: Is a directory" and error.hint == "try again"
+
+
 def test_no_byte_of_the_data_can_change_unnoticed(place: Place) -> None:
     path = place.object(".log")
     content = path.read_bytes()
@@ -210,6 +220,9 @@ def test_a_wrong_key_is_an_error(tmp_path: Path, how: str) -> None:
         expected = "no RSA key"
     error = read_until_error(place)
     assert isinstance(error, StorageError | IllegalArgument) and expected in str(error) and error.hint
+    is_of_segment = how in ("another", "not given")
+    manifest = place.store.path(place.copies[0], ".rsm-manifest")
+    assert (error.path, error.offset) == ((f"file://{manifest}", 0) if is_of_segment else (str(key), None))
 
 
 def test_damaged_indexes_cost_no_record(place: Place) -> None:
@@ -220,7 +233,7 @@ def test_damaged_indexes_cost_no_record(place: Place) -> None:
     assert read_until_error(place) is None
 
 
-@pytest.mark.parametrize("how", ["later", "middle", "beyond", "negative"])
+@pytest.mark.parametrize("how", ["later", "middle", "beyond", "negative", "missing"])
 def test_an_index_that_lies_cuts_no_record_off(tmp_path: Path, how: str) -> None:
     log = [make_batch(n * 4, 4, n // 5, pad=40) for n in range(20)]
     store = PluginStore(tmp_path / "store", chunk_bytes=400)
@@ -238,13 +251,15 @@ def test_an_index_that_lies_cuts_no_record_off(tmp_path: Path, how: str) -> None
     at, stop = place["position"], place["position"] + place["size"]
     entries = list(struct.iter_unpack(">ii", content[at:stop]))
     size = len(copies[1].data)
-    if how == "later":
+    if how in ("later", "missing"):
         last = entries[-1][1]
         entries = [(r, last) for r, _ in entries]
     else:
         entries = [(r, {"middle": p + 7, "beyond": size + 5, "negative": -3}[how]) for r, p in entries]
     content[at:stop] = b"".join(struct.pack(">ii", *one) for one in entries)
     path.write_bytes(content)
+    if how == "missing":
+        path.unlink()
     with kafkalog.open(tmp_path / "data" / "orders-0", tiered=f"file://{tmp_path}/store") as found:
         assert [(r.offset, r.value) for r in found.records()] == values_of(log)
 

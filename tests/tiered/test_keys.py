@@ -8,6 +8,7 @@ import pytest
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.tiered.keys import KeyRing
 from kafkalog.tiered.manifest import Encryption
+from tests.tiered_store import KeyPair
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'kafkalog[tiered]'")
 
@@ -71,3 +72,11 @@ def test_a_changed_data_key_is_refused(at: int) -> None:
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", bytes(wrapped[:-1]), b"aad"))
     with pytest.raises(ValueError, match="does not open"):
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", b"\0" + base64.b64decode(WRAPPED), b"aad"))
+
+
+@pytest.mark.parametrize("size", [31, 33])
+def test_a_data_key_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
+    pair = KeyPair("k")
+    ring = KeyRing({"k": str(pair.write(tmp_path / "key.pem"))})
+    with pytest.raises(ValueError, match=f"the data key has {size} bytes instead of 32"):
+        ring.decryption(Encryption("k", pair.wrapped(bytes(size)), b"aad"))

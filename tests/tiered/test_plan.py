@@ -3,8 +3,9 @@
 import pytest
 
 from kafkalog.storage.leader_epoch import EpochEntry
-from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
-from kafkalog.tiered.segment_metadata import RemoteSegment
+from kafkalog.tiered.plan import Span, lineage_of, plan_spans, with_implied, without_deleted_start
+from kafkalog.tiered.segment_metadata import Copies, RemoteSegment
+from kafkalog.tiered.topics import spans_before
 
 
 def copy(name: str, start: int, end: int, **epochs: int) -> RemoteSegment:
@@ -82,6 +83,28 @@ def test_a_gap_ends_with_the_next_copy() -> None:
 def test_offsets_before_the_known_epochs_are_a_gap() -> None:
     assert names(plan_spans([copy("a", 0, 19)], (EpochEntry(0, 5),), 0, 20)) == [(None, 0, 5), ("a", 5, 20)]
     assert names(plan_spans([copy("a", 0, 19)], (), 0, 20)) == [(None, 0, 20)]
+
+
+def test_copies_imply_the_epochs_before_those_known() -> None:
+    def entries(*given: tuple[int, int]) -> tuple[EpochEntry, ...]:
+        return tuple(EpochEntry(*one) for one in given)
+
+    known = entries((5, 30), (7, 50))
+    assert with_implied((), known) == with_implied(known, ()) == with_implied(known, known) == known
+    assert with_implied(known, entries((0, 0), (3, 20), (5, 30))) == entries((0, 0), (3, 20), *known)
+    assert with_implied(known, entries((0, 0), (5, 25), (7, 50))) == entries((0, 0), (5, 25), (7, 50))
+    assert with_implied(known, entries((0, 0), (6, 29))) == entries((0, 0), *known), "a later epoch cannot be before"
+    assert with_implied(known, entries((5, 40))) == known
+
+
+def test_a_log_without_a_known_start_begins_with_the_first_copy_that_counts() -> None:
+    copies = Copies(9, (copy("lost", 0, 9, e0=0), copy("kept", 10, 19, e3=10)), ())
+    epochs = (EpochEntry(3, 0),)
+    assert names(spans_before(copies, epochs, None, 20)) == [("kept", 10, 20)]
+    assert names(spans_before(copies, epochs, None, 25)) == [("kept", 10, 20), (None, 20, 25)]
+    assert names(spans_before(copies, epochs, 0, 20)) == [(None, 0, 10), ("kept", 10, 20)]
+    assert names(spans_before(copies, epochs, 15, 20)) == [("kept", 10, 20)]
+    assert spans_before(copies, (EpochEntry(4, 0),), None, 20) == spans_before(copies, epochs, None, 0) == ()
 
 
 def test_many_copies_are_planned_in_linear_steps(monkeypatch: pytest.MonkeyPatch) -> None:

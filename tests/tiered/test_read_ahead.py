@@ -1,5 +1,7 @@
 """Chunks of a segment that is read in order: few requests, the next ones on their way, damage where it is read."""
 
+import threading
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ def test_runs_follow_the_chunks_and_their_limits() -> None:
     run = run_of(index, 200, 3)
     assert (run.start, run.size, run.end, len(run.chunks)) == (30, 120, 500, 3)
     assert run.split(bytes(30) + b"1" * 40 + b"2" * 50) == [bytes(30), b"1" * 40, b"2" * 50]
-    assert len(run_of(index, 200, 9, run_bytes=299).chunks) == 2
+    assert [len(run_of(index, 200, 9, run_bytes=most).chunks) for most in (299, 300)] == [2, 3]
     assert len(run_of(index, 200, 9, run_bytes=10).chunks) == 1
     assert run_of(index, 800, 9).end == 950
 
@@ -46,6 +48,20 @@ def test_requests_grow_and_are_ahead_of_the_reader() -> None:
     asked.sort()
     assert [start + size for start, size in asked] == [*(start for start, _ in asked[1:]), 200]  # nothing twice
     assert [len(reader.read(at)) for at in (50, 7, 120)] == [1, 1, 1]  # not in order
+
+
+def test_a_run_on_its_way_is_waited_for() -> None:
+    run, ahead, is_asked = run_of(ChunkIndex(1, 100, 1, 1), 0, 4), ReadAhead(), threading.Event()
+
+    def fetch(start: int, size: int) -> bytes:
+        is_asked.wait()
+        return sha256(bytes(8 << 20)).digest()[:size]  # takes a while
+
+    ahead.start("log", run, fetch)
+    threads = [one for one in threading.enumerate() if one.name == "kafkalog-tiered-read-ahead"]
+    assert threads and all(one.daemon for one in threads), "the end of a program does not wait for a store"
+    is_asked.set()
+    assert ahead.take("log", run) == sha256(bytes(8 << 20)).digest()[:4]
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:

@@ -10,14 +10,23 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, KafkalogError, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import (
+    IllegalArgument,
+    KafkalogError,
+    NotAPartition,
+    PartitionNotFound,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from kafkalog.exchange.export import export_records
+from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.reading.chunks import records
 from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.options import SourceOptions
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.open import located
 from kafkalog.tiered.segment_bytes import ChunkCache
+from kafkalog.tiered.topics import is_tiered, partition_in
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document
@@ -297,19 +306,22 @@ def test_spark_reads_a_description_again_that_was_changed(tmp_path: Path) -> Non
 
 
 def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
-    cache, reads = ChunkCache(limit_bytes=250), []
+    cache, reads = ChunkCache(limit_bytes=200), []
 
-    def read(number: int) -> bytes:
+    def read(number: int, size: int = 100) -> bytes:
         def decode() -> memoryview:
             reads.append(number)
-            return memoryview(bytes([number]) * 100)
+            return memoryview(bytes([number]) * size)
 
         return bytes(cache.get("object", number, decode))
 
     for number in (1, 2, 1, 3, 1, 2):
         assert read(number) == bytes([number]) * 100
     assert reads == [1, 2, 3, 2], "two fit, and the one used last stays"
-    assert bytes(cache.get("large", 0, lambda: memoryview(bytes(1000)))) == bytes(1000)
+    del reads[:]
+    for number, size in ((7, 1000), (7, 1000), (1, 100), (7, 1000), (1, 100)):
+        assert read(number, size) == bytes([number]) * size
+    assert reads == [7, 1, 7, 1], "one that is larger stays until the next comes"
 
 
 @pytest.mark.parametrize("log_start", [0, None, 20])
@@ -344,8 +356,10 @@ def test_without_events_a_log_that_misses_nothing_is_read(tmp_path: Path) -> Non
         assert len(list(dirs["__consumer_offsets", 3])) == 32
 
 
-def test_without_a_topic_id_offsets_before_the_local_log_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log_start", [0, None])
+def test_without_a_topic_id_offsets_before_the_local_log_are_an_error(tmp_path: Path, log_start: int | None) -> None:
     data = make_data(tmp_path)
+    write_log_start(data, {} if log_start is None else {"orders 0": log_start})
     (data / "orders-0" / "partition.metadata").unlink()
     with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
         with pytest.raises(StorageError, match="offsets 0 to 47"):
@@ -359,6 +373,22 @@ def test_the_metadata_of_the_cluster_is_found_in_another_of_the_directories(tmp_
     write_metadata(other, topic_values("orders", {}, topic_id=TOPIC_ID))
     with kafkalog.open_dirs([data, other], tiered=tmp_path / "tiered.json") as dirs:
         assert len(list(dirs["orders", 0])) == 32
+
+
+def test_the_topics_file_says_whether_a_topic_is_tiered() -> None:
+    known = KnownTopics({"yes": {"remote.storage.enable": "true"}, "no": {}}, None)
+    assert [is_tiered(known, topic) for topic in ("yes", "no", "other")] == [True, False, None]
+
+
+def test_what_is_no_partition_has_no_tiered_files(tmp_path: Path) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    with pytest.raises(PartitionNotFound):
+        kafkalog.open(data / "orders-1", tiered=tiered)
+    (data / "orders-1").mkdir()
+    with pytest.raises(NotAPartition, match="no segment files"):
+        kafkalog.open(data / "orders-1", tiered=tiered)
+    names = ["orders-0", "orders", "orders-", "orders-x", f"orders-0.{'0' * 32}-delete", "-0"]
+    assert [partition_in(f"/data/{one}/") is not None for one in names] == [True, False, False, False, False, False]
 
 
 def test_a_store_that_fails_for_a_moment_is_an_error_and_is_asked_again(
