@@ -184,6 +184,16 @@ def parse_value(key: Key, value: object) -> Any:
 
     Raises ConfigError if a check fails.
     """
+    parsed = typed_value(key, value)
+    if has_empty_item(key, parsed):
+        raise ConfigError(f"{key.name}={value!r} is not a list: an item of the list is empty")
+    if key.check is not None and not key.check.passes(parsed):
+        raise ConfigError(f"{key.name}={value!r} is not accepted", hint=f"it takes {key.check.text}")
+    return parsed
+
+
+def typed_value(key: Key, value: object) -> Any:
+    """Return the value, parsed if it is text, as its type. Raises ConfigError for a value that is none of the type."""
     try:
         parsed = _PARSERS[key.kind](trimmed(value) if isinstance(value, str) else value)
     except (ValueError, TypeError) as error:
@@ -193,11 +203,12 @@ def parse_value(key: Key, value: object) -> Any:
     limit = _LIMITS.get(key.kind)
     if limit is not None and not -limit - 1 <= parsed <= limit:
         raise ConfigError(f"{key.name}={value!r} does not fit the type {key.kind}")
-    if key.kind == "list" and "" in parsed and (key.check is None or not key.check.passes(parsed)):
-        raise ConfigError(f"{key.name}={value!r} is not a list: an item of the list is empty")
-    if key.check is not None and not key.check.passes(parsed):
-        raise ConfigError(f"{key.name}={value!r} is not accepted", hint=f"it takes {key.check.text}")
     return parsed
+
+
+def has_empty_item(key: Key, parsed: Any) -> bool:
+    """Return True for a list with an empty item, unless the setting's rule takes it."""
+    return key.kind == "list" and "" in parsed and (key.check is None or not key.check.passes(parsed))
 
 
 def trimmed(text: str) -> str:

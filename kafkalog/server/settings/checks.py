@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from kafkalog.config.keys import Check, Key, OrderedNames, at_least, parse_value, value_text
+from kafkalog.config.keys import Check, Key, OrderedNames, at_least, has_empty_item, parse_value, typed_value, value_text
 from kafkalog.config.topic import SEGMENT_REFERENCE_FLOOR, LogConfig, key_for
 from kafkalog.errors import ConfigError, UnknownConfig
 
@@ -59,14 +59,14 @@ def topic_key(name: str) -> Key:
 def check_value(key: Key, value: str) -> Any:
     """Return the parsed value of a setting. Raise ConfigError unless the text is a valid one."""
     try:
-        parsed = parse_value(key._replace(check=None), value)
+        parsed = typed_value(key, value)
     except ConfigError:
-        if key.kind == "list":
-            raise ConfigError(f"Configuration '{key.name}' values must not be empty.") from None
         expected = "Expected value to be either true or false" if key.kind == "bool" else (
             f"Not a number of type {key.kind.upper()}"
         )
         raise ConfigError(f"Invalid value {value} for configuration {key.name}: {expected}") from None
+    if has_empty_item(key, parsed):
+        raise ConfigError(f"Configuration '{key.name}' values must not be empty.")
     check = at_least(SEGMENT_REFERENCE_FLOOR) if key.name == "segment.bytes" else key.check
     if check is None or check.passes(parsed):
         return parsed
