@@ -379,6 +379,25 @@ def test_snapshots_after_a_recovery(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize(("has_index", "expected"), [(True, [6, 8, 9]), (False, [4, 6, 8, 9])])
+def test_a_recovery_without_snapshots_writes_those_of_the_last_two_bases(
+    tmp_path: Path, has_index: bool, expected: list[int]
+) -> None:
+    """LOAD-25: of the whole log, and of what lies before a segment without index, which is recovered twice."""
+    folder = producing(tmp_path)
+    a_log = log(tmp_path)
+    a_log.roll()
+    write(a_log, 7, 7)
+    a_log.close()
+    for path in folder.glob("*.snapshot"):
+        path.unlink()
+    if not has_index:
+        (folder / f"{8:020d}.index").unlink()
+    again = log(tmp_path, had_clean_shutdown=False, recovery_point=9)
+    assert snapshots(folder) == expected and list_producers(again) == [(7, 7, -1), (8, 0, 4)]
+    again.close()
+
+
 def test_segments_behind_the_newest_snapshot_are_read(tmp_path: Path) -> None:
     """LOAD-22: one that lies is believed up to its offset; none at the end means that the last segment is read."""
     folder = producing(tmp_path)

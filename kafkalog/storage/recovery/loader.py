@@ -39,7 +39,7 @@ from kafkalog.storage.names import (
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.recovery.kept import Loss, find_loss, keep, whole_segments
 from kafkalog.storage.recovery.leftovers import clear_leftovers, remove_file, renamed_txn_indexes
-from kafkalog.storage.recovery.rebuild_producers import rebuild_producers
+from kafkalog.storage.recovery.rebuild_producers import rebuild_producers, snapshot_bases
 from kafkalog.storage.recovery.recover_log import Progress, RecoveryRun
 from kafkalog.storage.recovery.recover_segment import FoundSegment, rebuild_indexes, recover_segment, scan_segment
 from kafkalog.storage.recovery.soundness import (
@@ -123,6 +123,7 @@ class LogLoader:
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the recovered segments
+        self._snapshots_at: list[int] = []  # see `snapshot_bases`
         self._misplaced: set[int] = set()  # those whose last batch begins below the end of the previous one
         self._renamed_txns = renamed_txn_indexes(self._found.names, self._clean)
         self._removed: list[LogSegment] = []
@@ -137,7 +138,8 @@ class LogLoader:
         if not self._producers.is_empty:
             raise IllegalState("the producer state is not empty before the log is loaded", path=self._directory)
         try:
-            self._clear_leftovers()
+            if clear_leftovers(self._found, self._fs, self._keep, self._log_start, self._clean):
+                self._look_again()
             while True:
                 try:
                     self._open_segments()
@@ -153,10 +155,6 @@ class LogLoader:
             for segment in (*self._segments.values(), *self._removed):
                 segment.close_handlers()
             raise
-
-    def _clear_leftovers(self) -> None:
-        if clear_leftovers(self._found, self._fs, self._keep, self._log_start, self._clean):
-            self._look_again()
 
     def _look_again(self) -> None:
         self._touched = True
@@ -310,6 +308,7 @@ class LogLoader:
         point = min(self._recovery_point, 2**63 - 1)
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
         self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
+        self._snapshots_at = snapshot_bases(self._segments, [s.base_offset for s in self._unindexed if s in unflushed])
         run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
         stopped_at = None
         with closing(run.scanned()) as scanned:
@@ -368,8 +367,9 @@ class LogLoader:
         producers = self._producers.fresh()
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
-            producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
-        )
+            producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False,
+            snapshots_at=self._snapshots_at,
+        )  # fmt: skip
         segment.pin_indexes()
         cut = recover_segment(segment, producers, self._epochs, found, cuts=cuts)
         latest = self._found_epochs[-1].epoch if self._found_epochs else -1
