@@ -205,6 +205,19 @@ def test_offsets_that_make_no_sense(tmp_path: Path, offset: int) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_impossible_offset_before_an_empty_last_segment_leaves_it(tmp_path: Path, clean: bool) -> None:
+    """The reference ends the log there too: it would end at the damaged offset without the segment."""
+    a_log = log(tmp_path)
+    append_batches(a_log, times=5)
+    a_log.roll()
+    a_log.close()
+    flip(tmp_path / "topic-0" / name(0), 400)
+    again = log(tmp_path, had_clean_shutdown=clean, recovery_point=5)
+    assert (bases(again), again.log_end_offset) == ([0, 5], 5)
+    again.close()
+
+
 def test_a_first_batch_that_is_cut_off(tmp_path: Path) -> None:
     """LOAD-31: the last segment is empty then, with its base, where the log ends."""
     folder = write_segments(tmp_path, killed=True)

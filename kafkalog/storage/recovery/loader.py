@@ -289,13 +289,13 @@ class LogLoader:
         self._look_again()
 
     def _remove_overlapping_empty(self) -> None:
-        """Remove empty segments that begin below the end of the previous one: they would hide its records.
+        """Remove empty segments that a failed roll left below the end of the previous one: they would hide its records.
 
-        A roll leaves such a file if it failed and could not be undone, or if a crash interrupted it.
+        An end that no segment can have comes from a damaged offset, and hides nothing.
         """
         segments = list(self._segments.values())
-        for empty, before in zip(segments[:0:-1], segments[-2::-1], strict=True):
-            if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
+        for empty, prior in zip(segments[:0:-1], segments[-2::-1], strict=True):
+            if not empty.size and empty.base_offset < prior.read_next_offset() <= prior.base_offset + 2**31:
                 _LOG.warning("removed %s, which is empty and overlaps the previous segment", empty.path)
                 empty.delete_if_exists()
                 self._producers.snapshots.remove(empty.base_offset)
