@@ -206,13 +206,18 @@ def test_offsets_that_make_no_sense(tmp_path: Path, offset: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_an_impossible_offset_before_an_empty_last_segment_leaves_it(tmp_path: Path, clean: bool) -> None:
-    """The reference ends the log there too: it would end at the damaged offset without the segment."""
+@pytest.mark.parametrize("damage", ["an impossible offset", "zeros behind the end"])
+def test_damage_before_an_empty_last_segment_leaves_it(tmp_path: Path, damage: str, clean: bool) -> None:
+    """The reference ends the log there too: without the segment it would end at the damaged offset."""
     a_log = log(tmp_path)
     append_batches(a_log, times=5)
     a_log.roll()
     a_log.close()
-    flip(tmp_path / "topic-0" / name(0), 400)
+    file = tmp_path / "topic-0" / name(0)
+    if damage == "an impossible offset":
+        flip(file, 400)
+    else:
+        file.write_bytes(file.read_bytes() + bytes(100))
     again = log(tmp_path, had_clean_shutdown=clean, recovery_point=5)
     assert (bases(again), again.log_end_offset) == ([0, 5], 5)
     again.close()

@@ -47,6 +47,7 @@ from kafkalog.storage.recovery.soundness import (
     last_entries_agree,
     misplaced_end,
     offset_index_fits,
+    reaches_beyond,
     time_index_fits,
     unsound_end,
 )
@@ -290,12 +291,10 @@ class LogLoader:
 
     def _remove_overlapping_empty(self) -> None:
         """Remove empty segments that a failed roll left below the end of the previous one: they would hide its records.
-
-        An end that no segment can have comes from a damaged offset, and hides nothing.
         """
         segments = list(self._segments.values())
         for empty, prior in zip(segments[:0:-1], segments[-2::-1], strict=True):
-            if not empty.size and empty.base_offset < prior.read_next_offset() <= prior.base_offset + 2**31:
+            if not empty.size and reaches_beyond(prior, empty.base_offset):
                 _LOG.warning("removed %s, which is empty and overlaps the previous segment", empty.path)
                 empty.delete_if_exists()
                 self._producers.snapshots.remove(empty.base_offset)
