@@ -246,11 +246,12 @@ class LogLoader:
             found = scan_segment(segment).within(None, None)
             if is_whole and found.is_cut or self._clean and self._loss(segment, found) is not None:
                 raise unsound_end(segment, found.found.tail.size)
-            self._recover_one(segment, found)
+            self._recover_one(segment, found, keeps_snapshots=segment.base_offset in self._renamed_txns)
             return
         found = (scan_segment(segment) if found is None else found).within(bound, None)
         is_complete = found.end_offset == bound and self._loss(segment, found) is None
-        self._recover_one(segment, found, cuts=is_complete)
+        keeps_snapshots = segment.base_offset in self._renamed_txns
+        self._recover_one(segment, found, cuts=is_complete, keeps_snapshots=keeps_snapshots)
 
     def _rebuild(self, segment: LogSegment, bound: int | None) -> None:
         """Rebuild the indexes of a segment whose data was flushed; call `_reindex` if a batch is not sound."""
@@ -354,16 +355,17 @@ class LogLoader:
         following: tuple[LogSegment, ...] = (),
         *,
         cuts: bool = True,
+        keeps_snapshots: bool = False,
     ) -> int:
         """Recover one segment and return the number of bytes cut; write a producer snapshot at its end (LOAD-27).
 
         The producers are first rebuilt up to its base offset. Sound batches behind the cut, in the segment and in
-        `following`, are kept first. With `cuts` false the data stays unchanged.
+        `following`, are kept first. With `cuts` false the data stays unchanged, with `keeps_snapshots` later snapshots.
         """
         found = scan_segment(segment) if found is None else found
         if cuts and (loss := self._loss(segment, found, following)) is not None:
             self._keep(loss)
-        producers = self._producers.fresh()
+        producers = self._producers.fresh(segment.base_offset if keeps_snapshots else None)
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
             producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False,
@@ -377,13 +379,12 @@ class LogLoader:
         self._tails[segment.base_offset] = found.found.tail
         if found.found.ends_below:
             self._misplaced.add(segment.base_offset)
-        producers.take_snapshot()
+        if not keeps_snapshots:
+            producers.take_snapshot()
         self._producers.snapshots.refresh()
         return cut
 
-    def _loss(
-        self, segment: LogSegment, found: FoundSegment, following: tuple[LogSegment, ...] = ()
-    ) -> Loss | None:
+    def _loss(self, segment: LogSegment, found: FoundSegment, following: tuple[LogSegment, ...] = ()) -> Loss | None:
         """Return the sound batches lost if the segment is cut and `following` removed; None if there are none."""
         if not found.is_cut:
             return None
