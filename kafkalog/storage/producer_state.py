@@ -33,6 +33,7 @@ from kafkalog.errors import (
     KafkalogError,
     OutOfOrderSequence,
 )
+from kafkalog.storage.names import snapshot_file_name
 from kafkalog.storage.snapshots import Snapshots
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -90,14 +91,18 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self.expiration_ms = expiration_ms
 
-    def fresh(self) -> ProducerStateManager:
-        """Return an empty manager for the same directory, for recovery, which handles one segment at a time."""
+    def fresh(self, upto: int | None = None) -> ProducerStateManager:
+        """Return an empty manager for the same directory, for recovery, which handles one segment at a time.
+
+        With `upto` it does not know the snapshots above that offset, and so leaves them as they are.
+        """
         snapshots = self.snapshots
         return ProducerStateManager(
             snapshots.directory,
             fs=snapshots.fs,
             expiration_ms=self.expiration_ms,
             verify_transactions=self.producers.must_verify,
+            names=None if upto is None else [snapshot_file_name(o) for o in snapshots.offsets if o <= upto],
         )
 
     @property

@@ -205,6 +205,24 @@ def test_offsets_that_make_no_sense(tmp_path: Path, offset: int) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("damage", ["an impossible offset", "zeros behind the end"])
+def test_damage_before_an_empty_last_segment_leaves_it(tmp_path: Path, damage: str, clean: bool) -> None:
+    """The reference ends the log there too: without the segment it would end at the damaged offset."""
+    a_log = log(tmp_path)
+    append_batches(a_log, times=5)
+    a_log.roll()
+    a_log.close()
+    file = tmp_path / "topic-0" / name(0)
+    if damage == "an impossible offset":
+        flip(file, 400)
+    else:
+        file.write_bytes(file.read_bytes() + bytes(100))
+    again = log(tmp_path, had_clean_shutdown=clean, recovery_point=5)
+    assert (bases(again), again.log_end_offset) == ([0, 5], 5)
+    again.close()
+
+
 def test_a_first_batch_that_is_cut_off(tmp_path: Path) -> None:
     """LOAD-31: the last segment is empty then, with its base, where the log ends."""
     folder = write_segments(tmp_path, killed=True)
@@ -376,6 +394,25 @@ def test_snapshots_after_a_recovery(tmp_path: Path) -> None:
     (folder / snapshot_file_name(99)).write_bytes(format_snapshot([]))
     again = log(tmp_path, had_clean_shutdown=False)
     assert snapshots(folder) == [4, 6, 8] and list_producers(again) == [(7, 6, -1), (8, 0, 4)]
+    again.close()
+
+
+@pytest.mark.parametrize(("has_index", "expected"), [(True, [6, 8, 9]), (False, [4, 6, 8, 9])])
+def test_a_recovery_without_snapshots_writes_those_of_the_last_two_bases(
+    tmp_path: Path, has_index: bool, expected: list[int]
+) -> None:
+    """LOAD-25: of the whole log, and of what lies before a segment without index, which is recovered twice."""
+    folder = producing(tmp_path)
+    a_log = log(tmp_path)
+    a_log.roll()
+    write(a_log, 7, 7)
+    a_log.close()
+    for path in folder.glob("*.snapshot"):
+        path.unlink()
+    if not has_index:
+        (folder / f"{8:020d}.index").unlink()
+    again = log(tmp_path, had_clean_shutdown=False, recovery_point=9)
+    assert snapshots(folder) == expected and list_producers(again) == [(7, 7, -1), (8, 0, 4)]
     again.close()
 
 

@@ -188,6 +188,23 @@ def test_a_transaction_index_alone_was_renamed(
     a_log.close()
 
 
+def test_producers_stay_known_though_a_renamed_transaction_index_lies_before_their_snapshots(tmp_path: Path) -> None:
+    """A crash after a clean leaves such a file beside the new segment; records below the log start are not read."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    events = [("data", 7, 2), ("roll", 0, 0), ("abort", 7, 0), ("roll", 0, 0), ("plain", -1, 3)]
+    transactional.made(events).write(directory)
+    never = {"producer_expiration_ms": 2**62}
+    a_log = log(tmp_path, had_clean_shutdown=False, **never)
+    known = [one.entry() for one in a_log.producers]
+    assert known
+    a_log.close()
+    (directory / f"{0:020d}.txnindex.deleted").touch()
+    a_log = log(tmp_path, had_clean_shutdown=False, recovery_point=6, log_start_offset=2, **never)
+    assert [one.entry() for one in a_log.producers] == known
+    a_log.close()
+
+
 def test_a_recovery_that_is_cut_short_knows_again_which_transaction_index_is_missing(tmp_path: Path) -> None:
     directory = tmp_path / "topic-0"
     directory.mkdir()

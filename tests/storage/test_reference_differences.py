@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kafkalog.records.legacy import LegacyBuilder
 from tests.storage.logs import NOW, append_batches, bases, files, log, run, time_entries
 
@@ -41,6 +43,19 @@ def test_a_missing_time_index_below_the_recovery_point_is_rebuilt(tmp_path: Path
     a_log = log(tmp_path, index_interval_bytes=1, recovery_point=6, **UNCLEAN)
     assert time_entries(a_log.segments[0])[0][0] == OLD
     assert a_log.segments[0].largest_timestamp == OLD
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_empty_last_segment_hides_no_records(tmp_path: Path, clean: bool) -> None:
+    """A failed roll left it below the end of the log; Kafka's log ends where it begins."""
+    a_log = log(tmp_path)
+    append_batches(a_log, times=5)
+    a_log.close()
+    (tmp_path / "topic-0" / f"{3:020d}.log").touch()
+    again = log(tmp_path, had_clean_shutdown=clean, recovery_point=5)
+    assert (bases(again), again.log_end_offset) == ([0], 5)
+    assert again.read(4, 1).fetch_offset_metadata.message_offset == 4
+    again.close()
 
 
 def test_recovery_leaves_one_snapshot_behind_old_formats(tmp_path: Path) -> None:

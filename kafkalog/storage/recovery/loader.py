@@ -39,7 +39,7 @@ from kafkalog.storage.names import (
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.recovery.kept import Loss, find_loss, keep, whole_segments
 from kafkalog.storage.recovery.leftovers import clear_leftovers, remove_file, renamed_txn_indexes
-from kafkalog.storage.recovery.rebuild_producers import rebuild_producers
+from kafkalog.storage.recovery.rebuild_producers import rebuild_producers, snapshot_bases
 from kafkalog.storage.recovery.recover_log import Progress, RecoveryRun
 from kafkalog.storage.recovery.recover_segment import FoundSegment, rebuild_indexes, recover_segment, scan_segment
 from kafkalog.storage.recovery.soundness import (
@@ -47,6 +47,7 @@ from kafkalog.storage.recovery.soundness import (
     last_entries_agree,
     misplaced_end,
     offset_index_fits,
+    reaches_beyond,
     time_index_fits,
     unsound_end,
 )
@@ -123,6 +124,7 @@ class LogLoader:
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the recovered segments
+        self._snapshots_at: list[int] = []  # see `snapshot_bases`
         self._misplaced: set[int] = set()  # those whose last batch begins below the end of the previous one
         self._renamed_txns = renamed_txn_indexes(self._found.names, self._clean)
         self._removed: list[LogSegment] = []
@@ -137,7 +139,8 @@ class LogLoader:
         if not self._producers.is_empty:
             raise IllegalState("the producer state is not empty before the log is loaded", path=self._directory)
         try:
-            self._clear_leftovers()
+            if clear_leftovers(self._found, self._fs, self._keep, self._log_start, self._clean):
+                self._look_again()
             while True:
                 try:
                     self._open_segments()
@@ -153,10 +156,6 @@ class LogLoader:
             for segment in (*self._segments.values(), *self._removed):
                 segment.close_handlers()
             raise
-
-    def _clear_leftovers(self) -> None:
-        if clear_leftovers(self._found, self._fs, self._keep, self._log_start, self._clean):
-            self._look_again()
 
     def _look_again(self) -> None:
         self._touched = True
@@ -247,11 +246,12 @@ class LogLoader:
             found = scan_segment(segment).within(None, None)
             if is_whole and found.is_cut or self._clean and self._loss(segment, found) is not None:
                 raise unsound_end(segment, found.found.tail.size)
-            self._recover_one(segment, found)
+            self._recover_one(segment, found, keeps_snapshots=segment.base_offset in self._renamed_txns)
             return
         found = (scan_segment(segment) if found is None else found).within(bound, None)
         is_complete = found.end_offset == bound and self._loss(segment, found) is None
-        self._recover_one(segment, found, cuts=is_complete)
+        keeps_snapshots = segment.base_offset in self._renamed_txns
+        self._recover_one(segment, found, cuts=is_complete, keeps_snapshots=keeps_snapshots)
 
     def _rebuild(self, segment: LogSegment, bound: int | None) -> None:
         """Rebuild the indexes of a segment whose data was flushed; call `_reindex` if a batch is not sound."""
@@ -291,13 +291,11 @@ class LogLoader:
         self._look_again()
 
     def _remove_overlapping_empty(self) -> None:
-        """Remove empty segments that begin below the end of the previous one: they would hide its records.
-
-        A roll leaves such a file if it failed and could not be undone, or if a crash interrupted it.
+        """Remove empty segments that a failed roll left below the end of the previous one: they would hide its records.
         """
         segments = list(self._segments.values())
-        for empty, before in zip(segments[:0:-1], segments[-2::-1], strict=True):
-            if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
+        for empty, prior in zip(segments[:0:-1], segments[-2::-1], strict=True):
+            if not empty.size and reaches_beyond(prior, empty.base_offset):
                 _LOG.warning("removed %s, which is empty and overlaps the previous segment", empty.path)
                 empty.delete_if_exists()
                 self._producers.snapshots.remove(empty.base_offset)
@@ -310,6 +308,7 @@ class LogLoader:
         point = min(self._recovery_point, 2**63 - 1)
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
         self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
+        self._snapshots_at = snapshot_bases(self._segments, [s.base_offset for s in self._unindexed if s in unflushed])
         run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
         stopped_at = None
         with closing(run.scanned()) as scanned:
@@ -356,20 +355,22 @@ class LogLoader:
         following: tuple[LogSegment, ...] = (),
         *,
         cuts: bool = True,
+        keeps_snapshots: bool = False,
     ) -> int:
         """Recover one segment and return the number of bytes cut; write a producer snapshot at its end (LOAD-27).
 
         The producers are first rebuilt up to its base offset. Sound batches behind the cut, in the segment and in
-        `following`, are kept first. With `cuts` false the data stays unchanged.
+        `following`, are kept first. With `cuts` false the data stays unchanged, with `keeps_snapshots` later snapshots.
         """
         found = scan_segment(segment) if found is None else found
         if cuts and (loss := self._loss(segment, found, following)) is not None:
             self._keep(loss)
-        producers = self._producers.fresh()
+        producers = self._producers.fresh(segment.base_offset if keeps_snapshots else None)
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
-            producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
-        )
+            producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False,
+            snapshots_at=self._snapshots_at,
+        )  # fmt: skip
         segment.pin_indexes()
         cut = recover_segment(segment, producers, self._epochs, found, cuts=cuts)
         latest = self._found_epochs[-1].epoch if self._found_epochs else -1
@@ -378,13 +379,12 @@ class LogLoader:
         self._tails[segment.base_offset] = found.found.tail
         if found.found.ends_below:
             self._misplaced.add(segment.base_offset)
-        producers.take_snapshot()
+        if not keeps_snapshots:
+            producers.take_snapshot()
         self._producers.snapshots.refresh()
         return cut
 
-    def _loss(
-        self, segment: LogSegment, found: FoundSegment, following: tuple[LogSegment, ...] = ()
-    ) -> Loss | None:
+    def _loss(self, segment: LogSegment, found: FoundSegment, following: tuple[LogSegment, ...] = ()) -> Loss | None:
         """Return the sound batches lost if the segment is cut and `following` removed; None if there are none."""
         if not found.is_cut:
             return None

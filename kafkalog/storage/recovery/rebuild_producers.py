@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkalog.errors import CorruptRecord
@@ -25,15 +26,17 @@ def rebuild_producers(
     *,
     clean: bool,
     sync: bool = True,
+    snapshots_at: Sequence[int] = (),
 ) -> list[LogSegment]:
     """Bring `producers` to `last_offset` and write a snapshot if it is new; with `sync`, sync it.
 
-    Return the segments whose transaction index lacks a transaction that was found: it must be rebuilt.
+    Bases in `snapshots_at` get one on the way, by default those of the last two segments. Return the segments whose
+    transaction index lacks a transaction that was found: it must be rebuilt.
 
     An empty log gets its snapshots at once. Without any snapshot the whole log is read. The reference treats such a
     log as written before producers existed, and forgets those in it (LOAD-21).
     """
-    marks = [*segments.base_offsets[-2:], last_offset]  # snapshots are kept at the last two bases and the end
+    marks = [*(snapshots_at or segments.base_offsets[-2:]), last_offset]
     if clean and producers.snapshots.latest is None and not segments.size_in_bytes:
         for offset in marks:
             producers.map_end_offset = offset
@@ -53,6 +56,16 @@ def rebuild_producers(
     producers.map_end_offset = last_offset
     producers.take_snapshot(sync=sync)
     return lagging
+
+
+def snapshot_bases(segments: Iterable[int], unindexed: Iterable[int]) -> list[int]:
+    """Return where a recovery writes snapshots on the way: at the log's last two bases (LOAD-27).
+
+    The reference recovers a segment without index twice, the first time as if it were the log's last one.
+    """
+    bases = sorted(segments)
+    ends = (len(bases), *(bases.index(base) for base in unindexed))
+    return [base for end in ends for base in bases[max(end - 2, 0) : end]]
 
 
 def _read(

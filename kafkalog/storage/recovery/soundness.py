@@ -128,6 +128,17 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
     return end == segment.size
 
 
+def reaches_beyond(segment: LogSegment, offset: int) -> bool:
+    """Return True if the segment ends above `offset`, False if its end is damaged or none that a segment can have.
+
+    No checksum covers a batch's offset.
+    """
+    try:
+        return offset < segment.read_next_offset() <= segment.base_offset + MAX_RELATIVE_OFFSET + 1
+    except CorruptRecord:
+        return False
+
+
 def misplaced_end(segment: LogSegment) -> MisplacedBatch | None:
     """Return the damage of a recovered segment whose last batch begins at or below the end of the previous one.
 
