@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from kafkalog.config.keys import Check, Key, OrderedNames, at_least, has_empty_item, parse_value, typed_value, value_text
+from kafkalog.config.keys import (
+    Check,
+    Key,
+    OrderedNames,
+    at_least,
+    has_empty_item,
+    parse_value,
+    typed_value,
+    value_text,
+)
 from kafkalog.config.topic import SEGMENT_REFERENCE_FLOOR, LogConfig, key_for
 from kafkalog.errors import ConfigError, UnknownConfig
 
