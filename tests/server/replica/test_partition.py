@@ -424,53 +424,6 @@ def test_a_role_of_the_same_epoch_keeps_what_is_known(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
-class Follower:
-    def __init__(self) -> None:
-        self.notifications: list[Any] = []
-
-    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        self.notifications.append(offset)
-        if offset == 2:
-            raise ValueError("a listener's own trouble")
-
-    def on_failed(self, topic_partition: TopicPartition) -> None:
-        self.notifications.append("failed")
-
-    def on_deleted(self, topic_partition: TopicPartition) -> None:
-        self.notifications.append("deleted")
-
-
-def test_listeners_are_told(tmp_path: Path) -> None:
-    """PART-16."""
-    async def body(replicas: Replicas) -> None:
-        partition, follower = replicas.find(T0), Follower()
-        assert partition.add_listener(follower)
-        for _ in range(3):
-            await replicas.produce(T0)
-        later = Follower()
-        assert partition.add_listener(later)
-        replicas.append_now(T0, make_batch(2), "client")
-        await replicas.delete_topic("t")
-        assert follower.notifications == [1, 2, 3, 5, "deleted"] and later.notifications == [5, "deleted"]
-        assert not partition.add_listener(follower)
-
-    run(tmp_path, body)
-
-
-def test_listeners_are_told_of_a_disk_that_failed(tmp_path: Path) -> None:
-    """PART-16."""
-    async def body(replicas: Replicas) -> None:
-        partition, follower = replicas.find(T0), Follower()
-        partition.add_listener(follower)
-        replicas.store.fail_directory(tmp_path, OSError(5, "the disk"))
-        result = (await replicas.produce(T0))[T0]
-        assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR and follower.notifications == ["failed"]
-        [read] = await replicas.read(consumer_params(), [request_at(T0, 0)])
-        assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    run(tmp_path, body)
-
-
 def test_committed_reading_waits_for_the_marker_to_be_replicated(tmp_path: Path) -> None:
     """FLOW-16."""
     async def body(replicas: Replicas) -> None:
