@@ -224,21 +224,31 @@ for name in names:
 print(*dict.fromkeys(wanted), sep="\n")' "$ROOT/pyproject.toml" "$@"
 }
 
-# what it imports is fetched while it compiles: the one waits for the network, and the other does not need it
+# fetch LIST: installs the requirements in a file. Without the byte code of thousands of modules that nothing imports;
+# the first import writes it of the others
+fetch() {
+    DIST_EXTRA_CONFIG="$(plain_wheels)" "$PYTHON" -m pip -q --disable-pip-version-check install --no-compile -r "$1" \
+        </dev/null >&2
+}
+
+# what it imports is fetched while it compiles: the one waits for the network, and the other does not need it; and PySpark,
+# whose wheel is made here, beside the rest
 install_and_compile() {
-    local pip="-m pip -q --disable-pip-version-check install" list="$VENV/requirements.txt" fetching status=0
+    local pip="-m pip -q --disable-pip-version-check install" list="$VENV/requirements.txt" fetching one status=0
     # shellcheck disable=SC2086
     "$PYTHON" $pip "setuptools>=77" "setuptools-scm>=8" "Cython>=3.3,<4" </dev/null >&2 || return 1
     # shellcheck disable=SC2046
     requirements $([ "$SETUP_FOR" = run ] || echo "$SETUP_FOR") >"$list"
-    # without the byte code of thousands of modules that nothing imports; the first import writes it of the others
-    # shellcheck disable=SC2086
-    DIST_EXTRA_CONFIG="$(plain_wheels)" "$PYTHON" $pip --no-compile -r "$list" </dev/null >&2 &
+    grep '^pyspark' "$list" >"$VENV/pyspark.txt" || true
+    sed -i '/^pyspark/d' "$list"
+    fetch "$list" &
     fetching=$!
+    fetch "$VENV/pyspark.txt" &
+    fetching="$fetching $!"
     trap 'kill $fetching; trap - INT; kill -INT $$' INT
     # shellcheck disable=SC2086
     compile $pip --no-deps --no-build-isolation --config-settings editable_mode=compat -e . || status=1
-    wait "$fetching" || status=1
+    for one in $fetching; do wait "$one" || status=1; done
     trap - INT
     return "$status"
 }

@@ -73,10 +73,10 @@ def added(texts: Iterable[str]) -> str:
             elif line:
                 sample, _, value = line.rpartition(" ")
                 samples = values.setdefault(name, {})
-                if name.endswith(_LARGEST):
-                    samples[sample] = max(samples.get(sample, 0), float(value))
-                else:
-                    samples[sample] = samples.get(sample, 0) + float(value)
+                before, own = samples.get(sample), float(value)
+                if before is not None:
+                    own = max(before, own) if name.endswith(_LARGEST) else before + own
+                samples[sample] = own
     return "".join(
         head + "".join(f"{sample} {_whole(value)}\n" for sample, value in values.get(name, {}).items())
         for name, head in heads.items()
