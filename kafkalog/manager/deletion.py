@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.storage.failure import LogGone
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import delete_dir_name
 from kafkalog.util.fileio import FileSystem
@@ -106,7 +105,7 @@ def rename_for_delete(directory: DataDirectory, log: UnifiedLog, *, sync: bool =
     it may without `sync`.
     """
     before = log.name
-    cause = LogGone(f"the partition {log.topic_partition} was deleted", path=log.path)
+    cause = StorageError(f"the partition {log.topic_partition} was deleted", path=log.path)
     log.stop_writes(cause)
     unsynced: StorageError | None = None
     try:

@@ -15,7 +15,6 @@ from kafkalog.errors import CorruptCheckpoint, IllegalState, StorageError
 from kafkalog.manager.checkpoints import move_cleaner_offset, record_log_start
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import rename_for_delete
-from kafkalog.storage.failure import LogGone
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import partition_dir_name
 
@@ -32,7 +31,7 @@ def swap(
     """
     key, name = current.topic_partition, current.name
     future.flush()
-    cause = LogGone(f"{key} is moving to another directory: get its log from the manager again", path=current.path)
+    cause = StorageError(f"{key} is moving to another directory: get its log from the manager again", path=current.path)
     current.stop_writes(cause)
     try:
         if future.log_end_offset != current.log_end_offset:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkalog.errors import LogClosed
-from kafkalog.storage.failure import LogGone
 from kafkalog.storage.log import UnifiedLog
 
 _LOG: Final = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ def each_log(logs: Iterable[UnifiedLog], step: Callable[[UnifiedLog], int], fail
     for log in tuple(logs):
         try:
             total += step(log)
-        except (LogClosed, LogGone):
+        except LogClosed:
             continue
         except Exception as error:
             if log.is_stopped:

@@ -11,10 +11,6 @@ from kafkalog.errors import KafkalogError, LogClosed, StorageError
 REOPEN_HINT: Final = "close the log, check the disk, and open it again"
 
 
-class LogGone(StorageError):
-    """The partition was deleted, or another log took its place: this one accepts no more writes, and nothing failed."""
-
-
 _NOT_THE_DISK: Final = frozenset(
     (
         errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN,
@@ -102,7 +98,7 @@ class LogHealth:
         if isinstance(cause, LogClosed):
             raise LogClosed(cause.message)
         if isinstance(cause, StorageError) and cause.errno is None:  # nothing failed here: the message is complete
-            raise type(cause)(cause.message, path=cause.path or self.path, hint=cause.hint) from cause
+            raise StorageError(cause.message, path=cause.path or self.path, hint=cause.hint) from cause
         why = cause.message if isinstance(cause, KafkalogError) else str(cause) or type(cause).__name__
         code = cause.errno if isinstance(cause, OSError) else None
         raise StorageError(
