@@ -1,5 +1,6 @@
 """Damage that hides the end of a transaction: its records are neither given as committed nor left out in silence."""
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+import kafkalog.aio
 from kafkalog.errors import CorruptRecord
 from tests.transactional import Event, index_path, made, marker, snapshot, snapshot_path
 
@@ -169,3 +171,20 @@ def test_damage_at_the_logs_end_may_hide_a_marker(tmp_path: Path) -> None:
             with pytest.raises(CorruptRecord, match="may end there"):
                 read()
         assert len(log.table(where="offset < 1", isolation="read_committed")) == 1
+        options: dict[str, Any] = {"store": tmp_path / "cursors", "start": "earliest", "isolation": "read_committed"}
+        with log.cursor("c", **options) as cursor, pytest.raises(CorruptRecord, match="may end there"):
+            list(cursor)
+
+
+def test_an_asynchronous_tail_raises_there_too(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    write(directory, [("plain", 0, 2), ("data", 5, 2), ("roll", 0, 0), ("commit", 5, 0), ("plain", 0, 1)])
+    damage_last_byte(directory / f"{4:020d}.log", marker(4, 5, 1))
+
+    async def tail() -> None:
+        async with await kafkalog.aio.open(directory) as log:
+            async for _ in log.tail(0, start=2, isolation="read_committed"):
+                pass
+
+    with pytest.raises(CorruptRecord, match="may end there"):
+        asyncio.run(tail())
