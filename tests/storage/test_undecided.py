@@ -179,7 +179,9 @@ def test_damage_at_the_logs_end_may_hide_a_marker(tmp_path: Path) -> None:
 def test_an_asynchronous_tail_raises_there_too(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "t-0"
     write(directory, [("plain", 0, 2), ("data", 5, 2), ("roll", 0, 0), ("commit", 5, 0), ("plain", 0, 1)])
-    damage_last_byte(directory / f"{4:020d}.log", marker(4, 5, 1))
+    path = directory / f"{4:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    damage_last_byte(path, marker(4, 5, 1))
 
     async def tail() -> None:
         async with await kafkalog.aio.open(directory) as log:
