@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import Any
 
 import click
 
 from kafkalog.cli import common, row_options
 from kafkalog.cli.progress import Meter
-
-if TYPE_CHECKING:
-    class _Given(TypedDict):
-        """Values of the command's options that an import takes."""
-
-        topic: str | None
-        columns: dict[str, str]
-        offsets: str
-        partitions: int
-        compression: str | None
-        group_offsets: bool
-        resume: bool
 
 
 @click.command("import")
@@ -45,7 +33,7 @@ if TYPE_CHECKING:
 @common.quiet_options
 def command(
     files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool,
-    **given: Unpack[_Given],
+    **given: Any,
 ) -> int:  # fmt: skip
     """Import records from Parquet, Arrow or JSON lines, such as the files of `kafkalog export`, into topics.
 
@@ -83,7 +71,7 @@ def command(
     return 0
 
 
-def _import_directory(files: tuple[str, ...], data: str, given: _Given, as_json: bool, meter: Meter) -> int:
+def _import_directory(files: tuple[str, ...], data: str, given: dict[str, Any], as_json: bool, meter: Meter) -> int:
     from kafkalog.exchange.kafka_dir import import_directory
     from kafkalog.server.groups.stored import commit_all, whole_offsets
 

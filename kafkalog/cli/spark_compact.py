@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Any
 
 import click
 
 from kafkalog.cli import spark_options
 from kafkalog.cli.compact_cmd import compaction_of, compaction_options
-
-if TYPE_CHECKING:
-    from kafkalog.cli.compact_cmd import CompactionOptions
 
 
 @click.command("compact")
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 def command(
     paths: tuple[str, ...],
     as_json: bool,
-    **given: Unpack[CompactionOptions],
+    **given: Any,
 ) -> None:
     """Clean the compacted topics of many data directories or partition directories.
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import Any
 
 import click
 
 from kafkalog.cli import common, row_options, spark_options
-
-if TYPE_CHECKING:
-    class _Given(TypedDict):
-        """Values of the command's options that an import takes."""
-
-        topic: str | None
-        format: str | None
-        columns: dict[str, str]
-        offsets: str
-        partitions: int
-        compression: str | None
-        job_id: str | None
 
 
 @click.command("import")
@@ -33,7 +21,7 @@ if TYPE_CHECKING:
 @common.json_option("Print one JSON object for the import.")
 @spark_options.session_options
 def command(
-    files: tuple[str, ...], dir: str, as_json: bool, **given: Unpack[_Given]
+    files: tuple[str, ...], dir: str, as_json: bool, **given: Any
 ) -> int:
     """Import records from Parquet files, such as an export, or from JSON lines into topics.
 

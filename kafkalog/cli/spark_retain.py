@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Any
 
 import click
 
 from kafkalog.cli import spark_options
 from kafkalog.cli.retain_cmd import retention_of, retention_options
-
-if TYPE_CHECKING:
-    from kafkalog.cli.retain_cmd import RetentionOptions
 
 
 @click.command("retain")
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 def command(
     paths: tuple[str, ...],
     as_json: bool,
-    **given: Unpack[RetentionOptions],
+    **given: Any,
 ) -> None:
     """Delete segments that exceed retention from many data directories or partition directories.
 
