@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.inspect.rows import Column, Rows
+from kafkalog.util.text import plural
 
 if TYPE_CHECKING:
     from kafkalog.bench.meter import Latencies, Meter
@@ -112,11 +113,10 @@ class Result:
         """Return the remarks after the figures of a line."""
         found = []
         if self.ended_early:
-            of = "" if self.asked is None else f": {self.ops:,} of {self.asked:,} {_plural(self.unit)}"
+            of = "" if self.asked is None else f": {self.ops:,} of {plural(self.asked, self.unit)}"
             found.append(f"ended early{of}")
         if self.records != self.ops:
-            unit = self.unit if self.ops == 1 else _plural(self.unit)
-            found.append(f"{self.records:,} records in {self.ops:,} {unit}")
+            found.append(f"{self.records:,} records in {plural(self.ops, self.unit)}")
         if self.cached is not None:
             found.append(f"cached {self.cached:.0%}")
         return [*found, *self.notes]
@@ -145,10 +145,6 @@ def lines(result: Result, width: int) -> Iterator[str]:
         *whole, line = wrap(part.lstrip(), width - 1, initial_indent="  ", subsequent_indent="  ")
         yield from whole
     yield line
-
-
-def _plural(unit: str) -> str:
-    return f"{unit}es" if unit.endswith("ch") else f"{unit}s"
 
 
 def _short(value: float) -> str:

@@ -40,14 +40,12 @@ class Source(Protocol):
 
     async def names(self) -> list[str]:
         """Return the names of all topics."""
-        ...
 
     async def topic(self, name: str, *, surveys: bool) -> SourceTopic:
         """Return a topic as it is now; `surveys` reads the batch headers, if no read of all records is needed.
 
         UnknownTopicOrPartition.
         """
-        ...
 
     def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncGenerator[Chunk]:
         """Yield the batches that hold offsets in [start, stop), whole and checked, in order.
@@ -55,15 +53,12 @@ class Source(Protocol):
         `committed` leaves out control batches and aborted ones. CorruptRecord, OffsetOutOfRange, StorageError and
         PeerError end the iteration; the chunks before it are sound.
         """
-        ...
 
     async def groups(self, topics: Sequence[str]) -> Offsets:
         """Return the offsets that groups committed in these topics, by group, topic and partition."""
-        ...
 
     async def close(self) -> None:
         """Release files and connections."""
-        ...
 
 
 class LogFiles:

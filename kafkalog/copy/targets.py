@@ -61,32 +61,24 @@ class Target(Protocol):
 
     async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
         """Return those of the topics that exist."""
-        ...
 
     async def check(self, plan: TopicPlan) -> None:
         """Raise the error that `create` would, without a change."""
-        ...
 
     async def create(self, plan: TopicPlan) -> None:
         """Create the topic, or the rest of its partitions."""
-        ...
 
     async def copy(self, job: PartitionJob) -> Copied:
         """Copy the records of a partition that the target lacks; on return they are durable."""
-        ...
 
     async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
         """Commit groups' offsets unless these are ahead already; return the skipped groups with their reasons."""
-        ...
 
     async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offsets that a group has in the target, by partition."""
-        ...
 
     async def finish(self) -> None:
         """Make what was copied and committed visible, if that takes a separate step."""
-        ...
 
     async def close(self) -> None:
         """Release files, locks and connections."""
-        ...

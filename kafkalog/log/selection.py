@@ -9,8 +9,7 @@ from kafkalog.errors import InvalidRecord
 from kafkalog.log.json_conditions import Conditioned
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field
-from kafkalog.where.bounds import EVERY
-from kafkalog.where.keys import keys_of
+from kafkalog.where.bounds import EVERY, keys_of
 
 if TYPE_CHECKING:
     import pyarrow

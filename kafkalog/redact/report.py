@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from kafkalog.util.text import plural
+
 _HELD: Final = "no event of it is in `__remote_log_metadata`, so no copy can replace it: delete the object in the store"
 
 
@@ -84,9 +86,9 @@ class RedactReport:
         verb = "redacted" if self.applied else "redact"
         for one in self.segments:
             sizes = f"{one.size:,} bytes" + ("" if one.size_after is None else f", now {one.size_after:,}")
-            yield f"{verb} {_count(one.records)} in {one.path} ({sizes})"
+            yield f"{verb} {plural(one.records, 'record')} in {one.path} ({sizes})"
         for one in self.held:
-            yield f"not redacted: {_count(one.records)} in {one.path} ({one.size:,} bytes): {_HELD}"
+            yield f"not redacted: {plural(one.records, 'record')} in {one.path} ({one.size:,} bytes): {_HELD}"
         if self.unsearched is not None:
             yield f"not searched: {self.unsearched}"
         for copy in self.copies:
@@ -95,7 +97,7 @@ class RedactReport:
             yield f"not found: {missing}"
         yield self.summary()
         if self.left:
-            yield f"searched again: {_count(self.left)} left in {self.searched}"
+            yield f"searched again: {plural(self.left, 'record')} left in {self.searched}"
         elif self.left is not None:
             others = any(not copy.removed for copy in self.copies)
             but = ", but what was not redacted may hold them" if others else ""
@@ -107,7 +109,7 @@ class RedactReport:
         if not self.segments:
             return f"nothing to redact {of}"
         segments = f"{len(self.segments)} segment{'' if len(self.segments) == 1 else 's'} {of}"
-        count = f"{_count(self.records)} in {segments}"
+        count = f"{plural(self.records, 'record')} in {segments}"
         sizes = f"{self.size:,} bytes {'rewritten' if self.applied else 'to rewrite'}, with {self.change}"
         return f"{count}, {sizes}" + ("" if self.applied else ": nothing was changed, give --apply")
 
@@ -126,7 +128,3 @@ class RedactReport:
         totals: dict[str, Any] = {"type": "redact", "applied": self.applied, "with": self.change}
         totals |= {"records": self.records, "bytes": self.size, "partitions": self.partitions, "left": self.left}
         yield json.dumps(totals)
-
-
-def _count(records: int) -> str:
-    return f"{records:,} record{'' if records == 1 else 's'}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
-from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.errors import KafkalogError
 from kafkalog.inspect.report import Report
 from kafkalog.inspect.stats import LogStats
 from kafkalog.inspect.survey import SurveyOptions, survey
@@ -19,7 +18,8 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.damage import damage_locator
 from kafkalog.tools.directories import PartitionPath, partitions_below
 from kafkalog.types import TopicPartition
-from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 REPORT_BYTES: Final = 512 << 20
 """Default number of bytes to read for a report, distributed over the partitions by size."""
@@ -104,15 +104,8 @@ class _TopicSettings:
 
 def write_report(text: str, path: str) -> None:
     """Write the page to a file, whole or not at all. Raises StorageError."""
-    part = f"{path}.part"
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(part, path)
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink(part)
-        raise StorageError.from_os(error, "write the report", path=path) from error
+    with os_errors("write the report", path):
+        atomic_write(OS, path, text.encode())
 
 
 def report_share(tell: Callable[[int], object], size: int) -> Callable[[float], None]:

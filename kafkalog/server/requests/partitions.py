@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused
@@ -16,25 +16,7 @@ from kafkalog.types import TopicPartition
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class TopicRows(Protocol[R_co]):
-    """A topic in such a request, with a row for each partition. The name of the field with its name differs."""
-
-    @property
-    def partitions(self) -> Sequence[R_co]: ...
-
-
-class PartitionRequest(Protocol[R_co]):
-    """A request of such a call."""
-
-    @property
-    def topics(self) -> Sequence[TopicRows[R_co]]: ...
-
-
-Found = Callable[[TopicPartition, R], Awaitable[Mapping[str, object]]]
+Found = Callable[[TopicPartition, Any], Awaitable[Mapping[str, object]]]
 """Returns a row's fields besides the partition, for its part of the request; includes the error code if not 0."""
 
 
@@ -51,7 +33,7 @@ class PartitionCall(NamedTuple):
     for_nodes: bool = False
 
     async def answer(
-        self, node: Node, context: RequestContext, request: PartitionRequest[R], found: Found[R]
+        self, node: Node, context: RequestContext, request: Any, found: Found
     ) -> dict[str, Any]:
         """Return a row for each partition. A failure affects only its row; other requests are served between rows."""
         topics = []
@@ -73,7 +55,7 @@ class PartitionCall(NamedTuple):
             await turns.row()
         return {"topics": topics}
 
-    async def _row(self, key: TopicPartition, one: R, found: Found[R]) -> dict[str, object]:
+    async def _row(self, key: TopicPartition, one: Any, found: Found) -> dict[str, object]:
         try:
             return {**self.row(key.partition, 0), **await found(key, one)}
         except KafkalogError as error:
@@ -83,7 +65,7 @@ class PartitionCall(NamedTuple):
         """Return a row with the code and the values for unknown fields."""
         return {self.partition: index, "error_code": int(code), **self.unknown}
 
-    def refused(self, node: Node, context: RequestContext, request: PartitionRequest[object], error: Refused) -> Answer:
+    def refused(self, node: Node, context: RequestContext, request: Any, error: Refused) -> Answer:
         """Return the error for every partition."""
         topics = [
             {

@@ -15,6 +15,7 @@ from kafkalog.server.status.snapshot import (
     TopicStatus,
     status_of,
 )
+from kafkalog.util.text import plural
 
 __all__ = ["page", "status_of"]
 
@@ -146,7 +147,7 @@ def _text(text: str) -> str:
 def _topic(topic: TopicStatus, visible: Sequence[PartitionStatus]) -> str:
     records = sum(one.high_watermark - one.log_start_offset for one in topic.partitions)
     broken = sum(bool(one.problem) for one in topic.partitions)
-    summary = f"{_count(len(topic.partitions), 'partition')}, {records:,} offsets, " + _size(
+    summary = f"{plural(len(topic.partitions), 'partition')}, {records:,} offsets, " + _size(
         sum(one.size_bytes for one in topic.partitions)
     )
     marks = (', <span class="dim">internal</span>' if topic.is_internal else "") + (
@@ -178,7 +179,7 @@ def _problem(text: str) -> str:
 
 def _group(group: GroupStatus, visible: Sequence[LagStatus]) -> str:
     lag = sum(one.lag or 0 for one in group.offsets)
-    summary = f"{group.state}, {group.group_type}, {_count(group.members, 'member')}, lag {lag:,}"
+    summary = f"{group.state}, {group.group_type}, {plural(group.members, 'member')}, lag {lag:,}"
     head = f'<summary><b>{_text(group.group_id)}</b> <span class="dim">{escape(summary)}</span></summary>'
     rows = [
         (("", _text(one.topic)), ("n", str(one.partition)), ("n", f"{one.committed_offset:,}"),
@@ -227,10 +228,6 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Iterab
 
 def _more(count: int, summary: str) -> str:
     return f'<p class="dim">{count:,} more {summary} are not shown</p>' if count else ""
-
-
-def _count(count: int, summary: str) -> str:
-    return f"{count:,} {summary}" if count == 1 else f"{count:,} {summary}s"
 
 
 def _size(count: int) -> str:

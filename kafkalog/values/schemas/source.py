@@ -60,11 +60,9 @@ class SchemaSource(Protocol):
 
     def by_id(self, number: int) -> Schema:
         """Return the schema with an id; UnknownSchema where there is none, RegistryUnavailable if that is not known."""
-        ...
 
     def by_version(self, subject: str, version: int | None = None) -> Schema:
         """Return a version of a subject, the latest for None; UnknownSchema where there is none."""
-        ...
 
 
 def schemas_of(source: object, subject: str | None) -> list[Schema]:
