@@ -46,20 +46,8 @@ class CleanableLog(Protocol):
         """Raise CleaningAborted unless the log still has these segments."""
 
 
-class Cleanable(Protocol):
-    """A log and the range whose keys go into the map: `LogToClean`, or a `CleanRange` of another log."""
-
-    @property
-    def log(self) -> CleanableLog: ...
-    @property
-    def first_dirty_offset(self) -> int: ...
-    @property
-    def first_uncleanable_offset(self) -> int:
-        """The base offset of a segment."""
-
-
 class CleanRange(NamedTuple):
-    """The simplest `Cleanable`."""
+    """A log and the range whose keys go into the map: `first_uncleanable_offset` is the base of a segment."""
 
     log: CleanableLog
     first_dirty_offset: int

@@ -16,7 +16,7 @@ from typing import Final
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.clean.live_offsets import LiveOffsets
 from kafkalog._core.clean.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
-from kafkalog.cleaner.cleanable import Cleanable
+from kafkalog.cleaner.cleanable import CleanRange
 from kafkalog.cleaner.groups import group_segments
 from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
@@ -24,7 +24,7 @@ from kafkalog.cleaner.scanned_ranges import ScannedRanges
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.segment_writer import SegmentWriter
 from kafkalog.cleaner.transactions import CleanedTransactions
-from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Progress, Throttled
+from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Progress, Throttled
 from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow
 from kafkalog.records.unpacked_limit import check_unpacked, limit_of
 from kafkalog.storage.log import UnifiedLog
@@ -43,7 +43,7 @@ _LIVE_SHARE: Final = 32
 
 
 def clean(
-    to_clean: Cleanable,
+    to_clean: CleanRange | LogToClean,
     offset_map: SkimpyOffsetMap,
     *,
     now_ms: int,
@@ -91,7 +91,7 @@ class _Pass:
 
     def __init__(
         self,
-        to_clean: Cleanable,
+        to_clean: CleanRange | LogToClean,
         offset_map: SkimpyOffsetMap,
         now_ms: int,
         load_factor: float,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kafkalog.backup.create import check_places
 from kafkalog.copy.backup_target import BackupTarget
@@ -14,14 +15,17 @@ from kafkalog.copy.cluster_target import ClusterTarget
 from kafkalog.copy.directory_target import DirectoryTarget
 from kafkalog.copy.places import backups_of, is_cluster, parse_addresses, settings_for
 from kafkalog.copy.run import Options
-from kafkalog.copy.sources import Source, is_backup, open_files
-from kafkalog.copy.targets import Target
+from kafkalog.copy.sources import is_backup, open_files
 from kafkalog.copy.tiering import key_of
 from kafkalog.errors import IllegalArgument
 from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.packages import check_packages
 from kafkalog.storage.remote import is_url, refuse_to_write
 from kafkalog.tiered.description import read_description
+
+if TYPE_CHECKING:
+    from kafkalog.copy.sources import Source
+    from kafkalog.copy.targets import Target
 
 
 class Ends:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.backup.manifest import Offsets
 from kafkalog.copy.facts import INTERNAL, SourceTopic
 from kafkalog.copy.marker import GROUP
 from kafkalog.copy.plan import TopicPlan, check_names, plan_topic
 from kafkalog.copy.report import CopiedPartition, CopyReport, NotKept
-from kafkalog.copy.sources import Source
-from kafkalog.copy.targets import Copied, PartitionJob, Target
+from kafkalog.copy.targets import Copied, PartitionJob
 from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.copy.sources import Source
+    from kafkalog.copy.targets import Target
 
 
 class Options(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog.backup.manifest import MANIFEST, Offsets, read_manifest
 from kafkalog.backup.store import MARKER, BackupStore
@@ -31,34 +31,6 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.os_errors import os_errors
 from kafkalog.util.remote_files import RemoteFileSystem, RemoteStatus
-
-
-class Source(Protocol):
-    """Topics to copy, read in whole batches."""
-
-    name: str
-
-    async def names(self) -> list[str]:
-        """Return the names of all topics."""
-
-    async def topic(self, name: str, *, surveys: bool) -> SourceTopic:
-        """Return a topic as it is now; `surveys` reads the batch headers, if no read of all records is needed.
-
-        UnknownTopicOrPartition.
-        """
-
-    def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncGenerator[Chunk]:
-        """Yield the batches that hold offsets in [start, stop), whole and checked, in order.
-
-        `committed` leaves out control batches and aborted ones. CorruptRecord, OffsetOutOfRange, StorageError and
-        PeerError end the iteration; the chunks before it are sound.
-        """
-
-    async def groups(self, topics: Sequence[str]) -> Offsets:
-        """Return the offsets that groups committed in these topics, by group, topic and partition."""
-
-    async def close(self) -> None:
-        """Release files and connections."""
 
 
 class LogFiles:
@@ -310,3 +282,10 @@ def _directories(fs: RemoteFileSystem, path: str) -> list[str]:
 def _names_in(fs: RemoteFileSystem, path: str) -> dict[str, RemoteStatus]:
     with os_errors("list", path):
         return fs.found_in(path)
+
+
+if TYPE_CHECKING:
+    from kafkalog.copy.cluster_source import ClusterSource
+
+    Source: TypeAlias = "ClusterSource | DirectorySource | TieredSource"
+    """Topics to copy, read in whole batches."""

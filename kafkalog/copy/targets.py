@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kafkalog.copy.facts import SourcePartition, SourceTopic, TargetTopic, TargetTraits
+from kafkalog.copy.facts import SourcePartition, SourceTopic
 from kafkalog.copy.mapping import OffsetMap
-from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
-from kafkalog.copy.sources import Source
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.copy.backup_target import BackupTarget
+    from kafkalog.copy.cluster_target import ClusterTarget
+    from kafkalog.copy.directory_target import DirectoryTarget
+    from kafkalog.copy.sources import Source
+
+    Target: TypeAlias = "BackupTarget | ClusterTarget | DirectoryTarget"
+    """The destination of a copy. Every call may be repeated after a kill, with the same result."""
 
 GroupOffsets = Mapping[str, Mapping[TopicPartition, int]]
 """Offsets to commit, by group and partition, as the target counts them."""
@@ -52,33 +59,3 @@ class Copied(NamedTuple):
         if self.unmapped is not None and offset < self.unmapped:
             return None
         return self.map.translate(offset)
-
-
-class Target(Protocol):
-    """The destination of a copy. Every call may be repeated after a kill, with the same result."""
-
-    traits: TargetTraits
-
-    async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
-        """Return those of the topics that exist."""
-
-    async def check(self, plan: TopicPlan) -> None:
-        """Raise the error that `create` would, without a change."""
-
-    async def create(self, plan: TopicPlan) -> None:
-        """Create the topic, or the rest of its partitions."""
-
-    async def copy(self, job: PartitionJob) -> Copied:
-        """Copy the records of a partition that the target lacks; on return they are durable."""
-
-    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
-        """Commit groups' offsets unless these are ahead already; return the skipped groups with their reasons."""
-
-    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets that a group has in the target, by partition."""
-
-    async def finish(self) -> None:
-        """Make what was copied and committed visible, if that takes a separate step."""
-
-    async def close(self) -> None:
-        """Release files, locks and connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from kafkalog.errors import FormatError, IllegalState
@@ -26,19 +26,6 @@ class TableFile(NamedTuple):
 
     file: LiveFile
     size: int
-
-
-class TableChanges(Protocol):
-    """The snapshots of a table that was loaded, from its newest one backwards. Threads: one at a time."""
-
-    identity: str
-    """Id of the table; a table that replaced it has another one."""
-
-    def steps(self, since: str | None) -> list[str]:
-        """Return the snapshots after `since`, in order; without it the newest one alone, none for an empty table."""
-
-    def files(self, snapshot: str, *, whole: bool) -> list[TableFile]:
-        """Return the files that a snapshot appended, or all that it has, by path."""
 
 
 class IcebergChanges:
@@ -201,3 +188,7 @@ def _not_appended(table: str, snapshot: str, operation: str) -> IllegalState:
 
 def _gone(table: str, snapshot: str) -> IllegalState:
     return IllegalState(f"snapshot {snapshot} was expired before all of it was loaded", path=table, hint=_ANOTHER)
+
+
+TableChanges = DeltaChanges | IcebergChanges
+"""The snapshots of a table that was loaded, from its newest one backwards. Threads: one at a time."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.lake.appends import FILES_PER_COMMIT
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles
 from kafkalog.lake.sync import MOST_CONFLICTS, OWN, pause
-from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
+from kafkalog.lake.table import CommitConflict, LiveFile
 from kafkalog.lake.targets import open_table, parse_target
+
+if TYPE_CHECKING:
+    from kafkalog.lake.table import LakeTable
 
 _LOG: Final = logging.getLogger(__name__)
 _LARGE: Final = 0.75

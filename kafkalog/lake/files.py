@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.lake.failures import store_errors
 from kafkalog.lake.partitioning import by_partition
-from kafkalog.lake.table import DataWriter, WrittenFile
+from kafkalog.lake.table import WrittenFile
 from kafkalog.records.column_reader import BATCH_BYTES
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kafkalog.lake.table import DataWriter
 
 __all__ = ["FILE_BYTES", "LEAST_FILE_BYTES", "TableFiles", "piece_bytes"]
 

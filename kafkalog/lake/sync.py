@@ -19,7 +19,7 @@ from kafkalog.lake.partitioning import PartitionField, check_partitioning, parse
 from kafkalog.lake.positions import PartitionState, Positions, plan_ranges
 from kafkalog.lake.renames import kept_numbers, plan_renames
 from kafkalog.lake.rows import TopicRows, check_typed, fitted
-from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
+from kafkalog.lake.table import CommitConflict, LiveFile
 from kafkalog.lake.targets import DeltaTarget, open_table, parse_target
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
 
     Path = str | os.PathLike[str]
+    from kafkalog.lake.table import LakeTable
 
 __all__ = ["COMMIT_EVERY_S", "SyncCommit", "follow_topic", "sync_topic"]
 

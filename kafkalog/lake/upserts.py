@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.lake.table import LakeTable, LiveFile
+from kafkalog.lake.table import LiveFile
 
 if TYPE_CHECKING:
     import pyarrow
 
     from kafkalog.lake.files import TableFiles
     from kafkalog.lake.rows import Piece
+    from kafkalog.lake.table import LakeTable
 
 __all__ = ["Latest", "check_identity", "rewrite_files"]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.config.keys import value_text
 from kafkalog.errors import ConfigError, from_code
-from kafkalog.sharing.links import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, Link
+from kafkalog.sharing.links import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+
+if TYPE_CHECKING:
+    from kafkalog.sharing.links import Link
 
 START: Final = "share.auto.offset.reset"
 _GROUP: Final = 32

@@ -23,13 +23,14 @@ from kafkalog.server.node.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kafkalog.server.requests.context import Close, Connection
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.wire.versions import APIS
-from kafkalog.sharing.links import LOCAL_NODE, Link, SharedTopic
+from kafkalog.sharing.links import LOCAL_NODE, SharedTopic
 from kafkalog.sharing.loop import LoopThread
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.wire.pieces import Pieces
+    from kafkalog.sharing.links import Link
     from kafkalog.storage.log import UnifiedLog
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from kafkalog.copy.cluster_client import check
@@ -25,9 +25,12 @@ from kafkalog.queue.worker import GAP, REJECT, RELEASE, Acquired, Lease
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.sharing.fetched import Fetched, Range, ranges_of, read_fetched
-from kafkalog.sharing.links import SHARE_GROUP_HEARTBEAT, Link, Links, SharedTopic
+from kafkalog.sharing.links import SHARE_GROUP_HEARTBEAT, SharedTopic
 from kafkalog.sharing.session import NodeSession
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.sharing.links import Link, Links
 
 _LOG: Final = logging.getLogger(__name__)
 _LEAVE: Final = -1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog.queue.worker import RENEW
 from kafkalog.server.client.errors import PeerRefused
 from kafkalog.sharing.fetched import Range
-from kafkalog.sharing.links import SHARE_ACKNOWLEDGE, SHARE_FETCH, Link
+from kafkalog.sharing.links import SHARE_ACKNOWLEDGE, SHARE_FETCH
+
+if TYPE_CHECKING:
+    from kafkalog.sharing.links import Link
 
 _FINAL: Final = -1
 _MOST_BYTES: Final = 50 << 20

@@ -16,14 +16,14 @@ from kafkalog.server.client.errors import PeerRefused, PeerUnreachable
 from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.packages import check_packages
 from kafkalog.sharing.group_settings import START, apply_settings
-from kafkalog.sharing.links import Link, SharedTopic
+from kafkalog.sharing.links import SharedTopic
 from kafkalog.sharing.loop import LoopThread, result_of
 from kafkalog.sharing.member import Member
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.queue.worker import Acquired, Lease
-    from kafkalog.sharing.links import Links
+    from kafkalog.sharing.links import Link, Links
 
 T = TypeVar("T")
 _LOCAL_SLICE_S: Final = 0.05
@@ -147,9 +147,6 @@ def remote_worker(
     worker = MemberWorker(loop, links, member, loop.stop)
     worker.begin(group, start, settings)
     return worker
-
-
-T = TypeVar("T")
 
 
 class RemoteLinks:

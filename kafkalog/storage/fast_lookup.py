@@ -8,7 +8,7 @@ the full look-up, which also raises the errors.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafkalog._core.batch.pick import pick, pick_by_time
 from kafkalog._core.batch.record import Record
@@ -29,12 +29,7 @@ LARGEST_BATCH_BYTES: Final = 1 << 20
 """Limit for a size field that nothing has confirmed."""
 
 
-class _Log(Protocol):
-    @property
-    def segments(self) -> LogSegments[Any]: ...
-
-
-def record_at_offset(segment: AnySegment, offset: int, log: _Log) -> Record | None:
+def record_at_offset(segment: AnySegment, offset: int, log: Any) -> Record | None:
     """Return the record with exactly this offset in a segment of `log`; it holds only its own bytes.
 
     The base offset of the following batch is read too: it confirms the offsets before it.
@@ -70,7 +65,7 @@ def _is_end(records: FileRecords, end: int, segment: AnySegment, segments: LogSe
     return end >= records.size and segment is segments.last
 
 
-def _in_large_batch(segment: AnySegment, offset: int, log: _Log, position: int, data: bytes) -> Record | None:
+def _in_large_batch(segment: AnySegment, offset: int, log: Any, position: int, data: bytes) -> Record | None:
     """Return the record if its batch begins in the `data` at `position` and ends behind it."""
     walk = find_offset(data, offset)
     if walk.position < 0 or not len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import BatchTable
@@ -13,24 +13,12 @@ from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, anchor_behind, segment_chunks
 from kafkalog.storage.segments import LogSegments, Segment
 
+if TYPE_CHECKING:
+    from kafkalog.storage.log import UnifiedLog
+    from kafkalog.storage.readonly.view import LogView
 
-class Walkable(Protocol):
+    Walkable: TypeAlias = "LogView | UnifiedLog"
     """A log open for writing, or a view of another process's log."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """First offset."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """Offset behind the last one."""
-
-    @property
-    def tail_damage(self) -> CorruptRecord | None:
-        """Damage at the end, other than a torn write."""
-
-    def extent(self, offset: int, /) -> Extent:
-        """Return the segment in which a walk to `offset` begins."""
 
 
 def log_chunks(log: Walkable, start: int, stop: int) -> Iterator[Chunk]:

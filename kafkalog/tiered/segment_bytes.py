@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord, StorageError
 from kafkalog.records.compression import decompress
@@ -47,24 +47,6 @@ class TieredPartition(NamedTuple):
     topic: str
     partition: int
     topic_id: str
-
-
-class SegmentContent(Protocol):
-    """The bytes of one tiered segment. Threads: safe."""
-
-    @property
-    def url(self) -> str:
-        """URL of the object with the segment's data."""
-
-    @property
-    def log_bytes(self) -> int:
-        """Size of the segment's data."""
-
-    def read_log(self, position: int, size: int) -> bytes:
-        """Return bytes of the segment's data; fewer only at its end."""
-
-    def index(self, suffix: str) -> bytes | None:
-        """Return the bytes of an index, by the suffix of its file (`.index`); None if the segment has none."""
 
 
 class ChunkCache:
@@ -382,6 +364,10 @@ class PluginSegment:
                 raise self._object.error(path, f"the index {suffix} is damaged: {error}") from None
 
         return bytes(self._chunks.get(path, place[0], read))
+
+
+SegmentContent = PlainSegment | PluginSegment
+"""The bytes of one tiered segment. Threads: safe."""
 
 
 class _ObjectReader:

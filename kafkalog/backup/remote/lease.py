@@ -26,13 +26,16 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from secrets import token_hex
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import DirectoryLocked, StorageError
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File
 from kafkalog.util.times import time_text
+
+if TYPE_CHECKING:
+    from kafkalog.backup.remote.objects import StoredObjects
 
 EXPIRES_S: Final = 600
 RENEWED_EVERY_S: Final = 60
@@ -46,29 +49,6 @@ _HINT: Final = (
     f"wait until it finishes; {EXPIRES_S // 60} minutes after a machine was lost during a run, others can write"
 )
 _HINT_WITHOUT_TIMES: Final = "wait until it finishes; if it no longer exists, delete the object"
-
-
-class LeaseStore(Protocol):
-    """The objects of a store, as a lease needs them. All calls raise StorageError."""
-
-    @property
-    def url(self) -> str:
-        """URL of the store."""
-
-    def times(self) -> Mapping[str, int]:
-        """Return the names of the objects beside the marker, with the store's times in ns, 0 if it has none."""
-
-    def url_of(self, name: str) -> str:
-        """Return the URL of an object."""
-
-    def put_note(self, name: str, content: bytes) -> None:
-        """Write a small object."""
-
-    def note(self, name: str) -> bytes:
-        """Return the first `MAX_BYTES` of a small object, or nothing if it is gone."""
-
-    def remove_note(self, name: str) -> None:
-        """Delete an object, if it is there."""
 
 
 class _Other(NamedTuple):
@@ -90,7 +70,7 @@ class StoreLease:
     Entering raises DirectoryLocked, which names the other run, and StorageError.
     """
 
-    def __init__(self, store: LeaseStore, doing: str) -> None:
+    def __init__(self, store: StoredObjects, doing: str) -> None:
         self._store = store
         self._token = token_hex(_TOKEN_BYTES)
         self._wanted, self._held = (f"{PREFIX}{state}-{self._token}" for state in ("wanted", "held"))

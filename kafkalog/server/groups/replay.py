@@ -16,11 +16,12 @@ from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.other_group import KIND_OF, MEMBERS, WITHOUT_STATE, Kind, OtherGroup
 from kafkalog.server.groups.share_group import ShareGroup
-from kafkalog.storage.log_walk import Walkable, log_chunks
+from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.segment_reader import Chunk
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
+    from kafkalog.storage.log_walk import Walkable
 
 _LOG: Final = logging.getLogger(__name__)
 _LEGACY_OFFSET: Final = 0

@@ -16,13 +16,14 @@ from kafkalog.errors import ConfigError, KafkalogError, RecordTooLarge, TopicExi
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.settings.features import SHARE
 from kafkalog.server.settings.groups import group_setting
-from kafkalog.storage.log_walk import Walkable, data_records
+from kafkalog.storage.log_walk import data_records
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.share.state import ShareKey
     from kafkalog.server.share.window import DeadLetters
+    from kafkalog.storage.log_walk import Walkable
 
 _LOG: Final = logging.getLogger(__name__)
 _LEVEL: Final = 2

@@ -20,10 +20,11 @@ from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.share_state import KEYS, VALUES
 from kafkalog.server.groups.records import Record, id_of, id_text
 from kafkalog.server.share.window import StateBatch, joined_batches
-from kafkalog.storage.log_walk import Walkable, data_records
+from kafkalog.storage.log_walk import data_records
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
+    from kafkalog.storage.log_walk import Walkable
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.encode import encode_ready
 from kafkalog._core.batch.ready_batch import ReadyBatch
@@ -21,8 +21,11 @@ from kafkalog.records.schemas.transactions import KEYS, VALUES
 from kafkalog.server.node.topics import TRANSACTION_STATE
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
-from kafkalog.storage.log_walk import Walkable, data_records
+from kafkalog.storage.log_walk import data_records
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_walk import Walkable
 
 TOPIC: Final = TRANSACTION_STATE
 _TYPE: Final = 0
