@@ -9,8 +9,6 @@ import click
 from kafkalog.cli import common
 from kafkalog.cli.decoder_options import decoder_names, schema_given, schemas_option, serdes_option
 
-__all__ = ["load"]
-
 
 @click.command("load")
 @click.argument("source", metavar="TABLE")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kafkalog.lake.rows import TopicRows
     from kafkalog.lake.table import LakeTable, WrittenFile
 
-__all__ = ["FILES_PER_COMMIT", "FileSource", "FinishedFiles", "Share", "local_shares"]
-
 FILES_PER_COMMIT: Final = 16
 """A backfill commits the bytes of this many files at a time; after a crash at most these are read again."""
 

@@ -21,8 +21,6 @@ from kafkalog.values.schemas.directory import SchemaDirectory
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["avro_encoder"]
-
 _MARK: Final = b"\xc3\x01"
 """The first bytes of a single object."""
 

@@ -15,8 +15,6 @@ from kafkalog.errors import FormatError, IllegalState
 from kafkalog.lake.failures import store_errors
 from kafkalog.lake.table import LiveFile
 
-__all__ = ["DeltaChanges", "IcebergChanges", "TableChanges", "TableFile", "ancestors"]
-
 _ACTIONS: Final = ("add", "remove", "commitInfo")
 _ANOTHER: Final = "load the table into another topic, which gets the rows of its newest snapshot"
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kafkalog.lake.evolution import Evolution
     from kafkalog.lake.targets import DeltaTarget
 
-__all__ = ["DeltaLakeTable"]
-
 PARTITIONING: Final = "kafkalog.partitioning"
 """Property with the partitioning, from which the partition columns of a Delta table are derived."""
 _READ_ROWS: Final = 1 << 20

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-__all__ = ["avro_schema"]
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _TIMES: Final = {"ms": "millis", "us": "micros", "ns": "nanos"}
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-__all__ = ["protobuf_schema"]
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _STRING, _INT32, _MESSAGE = 9, 5, 11
 _KEYS: Final = frozenset((3, 4, 5, 8, _STRING, 13))

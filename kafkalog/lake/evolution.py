@@ -9,8 +9,6 @@ from kafkalog.lake.failures import TableMismatch
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Evolution", "lake_schema", "lake_type", "plan_evolution"]
-
 _NEW_TABLE: Final = "name fitting columns with project, or sync into another table"
 _OWN_TABLE: Final = (
     "columns are added, and int widened to long, float to double, decimals to more digits: for another change "

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from kafkalog.errors import KafkalogError, MissingPackage, StorageError
 
-__all__ = ["TableChanged", "TableMismatch", "missing_package", "store_errors"]
-
 
 class TableMismatch(KafkalogError, ValueError):
     """The columns of a topic do not fit those of the table; `columns` has the names. Nothing was written."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from kafkalog.lake.table import DataWriter
 
-__all__ = ["FILE_BYTES", "LEAST_FILE_BYTES", "TableFiles", "piece_bytes"]
-
 FILE_BYTES: Final = 128 << 20
 LEAST_FILE_BYTES: Final = 1 << 10
 GROUP_BYTES: Final = 32 << 20

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkalog.lake.evolution import Evolution
     from kafkalog.lake.targets import IcebergTarget
 
-__all__ = ["IcebergTable"]
-
 PREFIX: Final = "kafkalog.sync."
 """Prefix, before the topic, of the positions' name in snapshot summaries and table properties."""
 LOCAL_CATALOG: Final = "catalog.db"

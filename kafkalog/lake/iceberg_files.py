@@ -11,8 +11,6 @@ from kafkalog.lake.rows import fitted
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["file_rows", "named_by_ids"]
-
 _READ_ROWS: Final = 1 << 20
 _FIELD_ID: Final = b"PARQUET:field_id"
 _DROPPED: Final = "\x00dropped: "

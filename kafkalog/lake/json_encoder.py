@@ -13,8 +13,6 @@ from kafkalog.errors import InvalidRecord
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["encode_json"]
-
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
 _NULL: Final = "null"
 

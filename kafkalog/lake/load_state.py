@@ -18,8 +18,6 @@ from kafkalog.errors import CorruptCheckpoint
 from kafkalog.util.fileio import OS, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
 
-__all__ = ["LoadBatch", "read_state", "write_state"]
-
 VERSION: Final = 1
 _LOAD: Final = re.compile("[0-9a-f]{32}")
 _MAX_BYTES: Final = 1 << 16

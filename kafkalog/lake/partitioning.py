@@ -12,8 +12,6 @@ from kafkalog.errors import IllegalArgument, InvalidRecord
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["PartitionField", "by_partition", "column_at", "parse_partitioning"]
-
 _FORM: Final = re.compile(r"(?:(\w+)\(([^()]+)\)|([^()]+))")
 _TRANSFORMS: Final = ("day", "hour")
 

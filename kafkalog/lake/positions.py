@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from kafkalog.errors import IllegalState, InconsistentTopicId, OffsetOutOfRange
 from kafkalog.lake.checksums import GAP
 
-__all__ = ["PartitionState", "Positions", "ReadRange", "plan_ranges"]
-
 _ELSEWHERE: Final = "sync the topic into another table: this one keeps what it has"
 
 

@@ -18,8 +18,6 @@ from kafkalog.values.schemas.directory import SchemaDirectory
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["protobuf_encoder"]
-
 FRAMINGS: Final = ("raw", "registry", "delimited")
 
 

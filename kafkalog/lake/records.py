@@ -15,8 +15,6 @@ from kafkalog.util.keywords import closest_match
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["PARTS", "VALUE_FORMATS", "RecordColumns"]
-
 PARTS: Final = ("key", "value", "headers", "timestamp", "partition")
 VALUE_FORMATS: Final = ("column", "json", "avro", "protobuf")
 _BY_DEFAULT: Final = ("key", "value", "headers", "timestamp")

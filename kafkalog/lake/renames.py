@@ -12,8 +12,6 @@ from kafkalog.lake.failures import TableMismatch
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["kept_numbers", "numbers_of", "plan_renames", "with_names"]
-
 
 def numbers_of(decoders: Mapping[str, object]) -> dict[str, int]:
     """Return the numbers of the fields of decoded columns, by paths that begin with "key" or "value"."""

@@ -15,8 +15,6 @@ from kafkalog.values.schemas.source import SchemaSource
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["RowEncoder", "RowSchema", "checked_framing", "registry_head", "stored"]
-
 _ID_BYTES: Final = 4
 
 

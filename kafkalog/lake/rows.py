@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
 
-__all__ = ["Piece", "TopicRows", "fitted"]
-
 COLUMNS_OF_TABLE: Final = ("key", "value", "partition", "offset", "timestamp", "headers")
 SCHEMA_ID: Final = "schema_id"
 _HEADER_BYTES: Final = 5

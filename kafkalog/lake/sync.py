@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     Path = str | os.PathLike[str]
     from kafkalog.lake.table import LakeTable
 
-__all__ = ["COMMIT_EVERY_S", "SyncCommit", "follow_topic", "sync_topic"]
-
 _LOG: Final = logging.getLogger(__name__)
 NUMBERS: Final = "kafkalog.field_numbers"
 """Property with the Protobuf field numbers, by the paths of the table's columns."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     A change raises CommitConflict, with nothing changed, if there is a newer snapshot.
     """
 
-__all__ = ["NOTHING", "CommitConflict", "LiveFile", "WrittenFile"]
-
-
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 

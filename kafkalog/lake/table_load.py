@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from kafkalog.lake.table import LakeTable
     from kafkalog.values.schemas.source import SchemaSource
 
-__all__ = ["LoadedBatch", "load_table"]
-
 _LOG: Final = logging.getLogger(__name__)
 BATCH_BYTES: Final = 512 << 20
 """Size of a batch in bytes of files. A batch is staged, and lands whole or not at all."""

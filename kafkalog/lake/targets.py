@@ -12,8 +12,6 @@ from kafkalog.errors import IllegalArgument
 if TYPE_CHECKING:
     from kafkalog.lake.table import LakeTable
 
-__all__ = ["DeltaTarget", "IcebergTarget", "open_table", "parse_target"]
-
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 _FORMS: Final = "iceberg:DIRECTORY/NAMESPACE.TABLE, iceberg://CATALOG/NAMESPACE.TABLE, or a Delta table's path or URL"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.lake.rows import Piece
     from kafkalog.lake.table import LakeTable
 
-__all__ = ["Latest", "check_identity", "rewrite_files"]
-
 KEY: Final = "key"
 PARTITION: Final = "partition"
 _LATER: Final = "__kafkalog_is_tombstone"

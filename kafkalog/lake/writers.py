@@ -14,8 +14,6 @@ from kafkalog.lake.partitioning import PartitionField, column_at
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["DeltaWriter", "IcebergWriter", "delta_files"]
-
 _HOUR_US: Final = 3_600_000_000
 
 

@@ -18,8 +18,6 @@ from kafkalog.util.fileio import OS, FileSystem
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Landing", "TaskStage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Landing:

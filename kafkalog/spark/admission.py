@@ -12,8 +12,6 @@ from math import ceil, floor
 
 from kafkalog.types import TopicPartition
 
-__all__ = ["Admission", "TriggerDelay", "admitted", "lag", "rate_limited"]
-
 Positions = Mapping[TopicPartition, int]
 
 

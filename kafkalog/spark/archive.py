@@ -21,8 +21,6 @@ from kafkalog.errors import MissingPackage, MissingRequirement, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Archive", "write_archive"]
-
 PACKAGES = ("kafkalog", "pyspark_kafkalog")
 NOT_SHIPPED = {"pyspark", "py4j"}  # every executor has Spark's own copies
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

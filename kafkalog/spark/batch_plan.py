@@ -21,8 +21,6 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
 from kafkalog.where import parse
 
-__all__ = ["plan_batch", "within_bounds"]
-
 
 def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[OffsetRange]:
     """Return the ranges of a batch read that `pruning` leaves.

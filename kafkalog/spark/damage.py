@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.types import TopicPartition
 
-__all__ = ["SKIP_HINT", "DataLoss", "check_ends", "damage_at_ends", "report_to"]
-
 SKIP_HINT: Final = "set onDamage to skip to read the sound records after it; a replica or a backup may have the others"
 
 

@@ -10,8 +10,6 @@ from kafkalog.util.fileio import OS, FileSystem
 if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
 
-__all__ = ["file_system"]
-
 
 def file_system(options: SourceOptions) -> FileSystem:
     """Return the file system of a read; the same one for later reads of the same directories in this process.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from kafkalog.where import Bounds
 
-__all__ = ["Pruning"]
-
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _COMPARISONS: Final = frozenset({"GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"})
 _OF_TIMES: Final = _COMPARISONS | {"EqualTo", "EqualNullSafe", "In"}

@@ -10,8 +10,6 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET, format_offsets, parse_offsets, parse_timestamps
 from kafkalog.types import TopicPartition
 
-__all__ = ["EARLIEST", "LATEST", "End", "Limit", "Offsets", "Timestamp", "Timestamps", "ending_limit", "starting_limit"]
-
 
 @dataclass(frozen=True, slots=True)
 class End:

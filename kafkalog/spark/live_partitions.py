@@ -15,8 +15,6 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS
 
-__all__ = ["LivePartitions"]
-
 LISTING_MS: Final = 1000
 """Most ms between listings of directories, whatever their times (which may come from another machine's clock)."""
 FRESH_MS: Final = 100

@@ -10,11 +10,6 @@ from kafkalog.errors import IllegalArgument, InvalidTopic
 from kafkalog.storage.names import MAX_OFFSET, MAX_PARTITION, validate_topic
 from kafkalog.types import TopicPartition
 
-__all__ = [
-    "EARLIEST_OFFSET", "LATEST_OFFSET", "format_offsets", "offsets_from_dict", "offsets_to_dict", "parse_assignment",
-    "parse_offsets", "parse_timestamps",
-]  # fmt: skip
-
 LATEST_OFFSET: Final = -1
 """Code for the partition's end in offset JSON."""
 EARLIEST_OFFSET: Final = -2

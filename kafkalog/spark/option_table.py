@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.keywords import closest_match
 
-__all__ = ["SINK_OPTIONS", "SOURCE_OPTIONS", "Option", "checked_names"]
-
 _LOG: Final = logging.getLogger("kafkalog.spark")
 BATCH: Final = "batch"
 STREAM: Final = "stream"

@@ -17,8 +17,6 @@ from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_na
 from kafkalog.spark.subscriptions import Subscription, subscription_of
 from kafkalog.util.keywords import closest_match
 
-__all__ = ["SourceOptions", "columns_of", "duration_ms", "is_decoding", "local_path"]
-
 MAX_PARTITION_BYTES: Final = 128 << 20
 """Default bytes of log in a Spark partition."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")

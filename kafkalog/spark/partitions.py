@@ -25,8 +25,6 @@ from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, FileSystem
 
-__all__ = ["Bounds", "PartitionViews", "bounds_of", "find_partitions"]
-
 MAX_TRIES: Final = 4
 RETRY_S: Final = 0.02
 """Looks, and seconds between them, before a partition in two directories is an error: it may be moving."""

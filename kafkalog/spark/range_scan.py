@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
     from kafkalog.storage.readonly.view import LogView
 
-__all__ = [
-    "LOST_HINT", "RangeScan", "after_damage", "check_topic", "is_loss", "known_topic_id", "warn_of_loss",
-]  # fmt: skip
-
 LOST_HINT: Final = (
     "retention, deletion or truncation removed these records; set failOnDataLoss to false to read the existing ones"
 )

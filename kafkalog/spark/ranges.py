@@ -11,8 +11,6 @@ from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews
 from kafkalog.types import TopicPartition
 
-__all__ = ["at_least", "bundled", "divided", "plan_ranges", "whole_ranges"]
-
 FEW: Final = 16
 """Number of ranges up to which only tiny ones share a task, so that a batch of few rows may still use all cores."""
 TINY_BYTES: Final = 64 << 10

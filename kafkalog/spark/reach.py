@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from kafkalog.types import TopicPartition
 
-__all__ = ["Loss", "Reach", "Standing", "reachable", "replayed"]
-
 
 class Standing(NamedTuple):
     """Offsets of a partition: readable from `earliest` up to `latest`, exclusive; `log_end` is the end of its log.

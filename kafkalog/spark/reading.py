@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.util.checkpoint_cache import CheckpointCache
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches", "condition_of"]
-
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
 """Most records, and most bytes of keys, values and headers, in an Arrow batch: Spark is fastest with these."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-__all__ = ["TYPES", "arrow_of", "arrow_schema", "ddl_of", "wanted_columns"]
-
 TYPES: Final = {
     "key": "binary",
     "value": "binary",

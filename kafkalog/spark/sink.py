@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.sink_options import SinkOptions
 
-__all__ = ["BatchSink", "StreamSink", "refuse_overwrite"]
-
 _BATCH: Final = 0
 """Batch number of a job with only one batch."""
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"

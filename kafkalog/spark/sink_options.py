@@ -15,8 +15,6 @@ from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_na
 from kafkalog.spark.options import duration_ms, local_path
 from kafkalog.storage.names import validate_topic
 
-__all__ = ["SinkOptions"]
-
 _NO_CODEC: Final = ("none", "uncompressed")
 _MAX_DIGITS: Final = 20
 

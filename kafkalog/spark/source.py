@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.spark.sink_options import SinkOptions
     from kafkalog.spark.typed_columns import TypedColumns
 
-__all__ = ["KafkalogDataSource"]
-
 _PUSHING: Final = "data_source_pushdown_filters"
 
 

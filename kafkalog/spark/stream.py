@@ -15,8 +15,6 @@ from pyspark.sql.streaming.datasource import (
 from kafkalog.spark.offsets import offsets_to_dict
 from kafkalog.spark.stream_base import BaseStreamReader
 
-__all__ = ["StreamReader"]
-
 
 class StreamReader(BaseStreamReader, SupportsTriggerAvailableNow):
     """A stream whose micro-batches have the options' limits, and which can end at what is there."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.typed_columns import TypedColumns
 
-__all__ = ["BaseStreamReader"]
-
 LOSS_CHECKS: Final = 3
 """Looks that must show a loss before it is reported: a partition that is moved or replaced is briefly missing."""
 BETWEEN_CHECKS_MS: Final = 100

@@ -12,8 +12,6 @@ from kafkalog.spark.offsets import parse_assignment
 from kafkalog.storage.names import INTERNAL_TOPICS, validate_topic
 from kafkalog.types import TopicPartition
 
-__all__ = ["Assign", "Subscribe", "SubscribePattern", "Subscription", "subscription_of"]
-
 _KINDS: Final = ("assign", "subscribe", "subscribePattern")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.spark.partitions import PartitionViews
     from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["ranges_in_time"]
-
 
 def ranges_in_time(
     views: PartitionViews, ranges: Sequence[OffsetRange], times: Spans, store: str | None

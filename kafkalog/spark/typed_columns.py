@@ -21,8 +21,6 @@ from kafkalog.values.named import WITH_SCHEMA
 if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
 
-__all__ = ["TypedColumns", "fitting", "plan_types"]
-
 DECODED: Final = ("key", "value")
 _WIDER: Final = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),

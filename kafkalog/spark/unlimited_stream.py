@@ -11,8 +11,6 @@ from kafkalog.spark.offsets import offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.stream_base import BaseStreamReader
 
-__all__ = ["UnlimitedStreamReader"]
-
 
 class UnlimitedStreamReader(BaseStreamReader):
     """A stream that Spark asks for its end without saying where it is: `partitions` compares the two.

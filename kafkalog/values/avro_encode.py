@@ -18,8 +18,6 @@ from kafkalog.values.row_plan import Mismatch, Plan, closest_column, plan_rows
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["encoder"]
-
 
 def encoder(schema: AvroType, columns: pyarrow.DataType) -> Plan:
     """Return the plan that encodes a struct column by a record's schema.

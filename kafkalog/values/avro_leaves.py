@@ -11,8 +11,6 @@ from kafkalog.values.row_plan import Plan, is_bytes, is_text
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Leaf", "leaf_plan"]
-
 _UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DECIMAL_BYTES: Final = 16
 

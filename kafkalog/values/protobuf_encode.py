@@ -17,8 +17,6 @@ from kafkalog.values.row_plan import Mismatch, Plan, closest_column, plan_rows
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["encoder"]
-
 _BYTES, _GROUP_STARTS, _GROUP_ENDS = 2, 3, 4
 _PACKABLE: Final = frozenset((0, 1, 5))
 """Wire types whose values may be packed."""

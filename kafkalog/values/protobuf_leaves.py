@@ -11,8 +11,6 @@ from kafkalog.values.row_plan import Plan, is_bytes, is_text
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["MESSAGES", "Leaf", "leaf_plan", "message_parts"]
-
 _VARINT, _64, _BYTES, _32 = 0, 1, 2, 5
 _INTEGERS: Final = {  # by the number of a descriptor's type: its numbers, its wire type, whether it is a zigzag
     3: ("int64", _VARINT, False), 4: ("uint64", _VARINT, False), 5: ("int32", _VARINT, False),

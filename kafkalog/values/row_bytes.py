@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["concatenated", "fixed", "joined", "longs", "numbers", "repeated", "scalar", "sized", "sizes", "utf8",
-           "varints"]  # fmt: skip
-
 _MOST_VARINT: Final = 10
 
 

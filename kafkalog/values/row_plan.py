@@ -11,8 +11,6 @@ from kafkalog.util.keywords import closest_match
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Mismatch", "Plan", "closest_column", "is_bytes", "is_text", "plan_rows"]
-
 Plan = Callable[["pyarrow.Array"], "pyarrow.Array"]
 """Encodes a column; ValueError for a value beyond the type of the schema."""
 

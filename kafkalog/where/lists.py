@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Elements", "element_of", "is_list"]
-
 
 class _Spans(NamedTuple):
     """The values of all lists of an array, and where those of each list begin and how many they are."""

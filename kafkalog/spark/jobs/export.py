@@ -50,8 +50,6 @@ from kafkalog.util.fileio import OS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ExportReport", "export"]
-
 _HINT: Final = (
     "the sound records before it were written; set onDamage to skip (`--on-damage skip`) to write those after it too"
 )

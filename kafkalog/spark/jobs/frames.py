@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-__all__ = ["stage_frame"]
-
 
 def stage_frame(
     frame: DataFrame, options: SinkOptions, job: Job, tell: Tell | None, *, nulls: bool

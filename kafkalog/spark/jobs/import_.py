@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-__all__ = ["ImportReport", "import_"]
-
 OFFSETS: Final = ("auto", "keep", "new")
 
 

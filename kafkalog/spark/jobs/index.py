@@ -24,8 +24,6 @@ from kafkalog.util.text import plural
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["KeyIndexReport", "index"]
-
 
 class _Work(NamedTuple):
     """A closed segment to index, and the secret that the indexes of its partition share."""

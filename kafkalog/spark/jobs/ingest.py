@@ -43,8 +43,6 @@ from kafkalog.tools.directories import Path, path_list
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IngestReport", "ingest", "land", "landing_for", "required_paths"]
-
 NO_COLUMNS = RowColumns()
 MAX_PARTITIONS: Final = 100_000
 

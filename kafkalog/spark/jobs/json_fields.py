@@ -12,8 +12,6 @@ from kafkalog.errors import InvalidRecord
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["fields_of", "with_fields"]
-
 _DECODER: Final = JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _SHOWN: Final = 80

@@ -13,8 +13,6 @@ from kafkalog.tools.produce.json_lines import JsonRecord
 from kafkalog.util.fileio import OS
 from kafkalog.util.os_errors import os_errors
 
-__all__ = ["json_tables"]
-
 BATCH_LINES: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
 _COLUMNS: Final = ("value", "key", "partition", "timestamp", "headers")

@@ -17,8 +17,6 @@ from kafkalog.util.keywords import closest_match
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["FORMATS", "RowColumns", "format_of", "records_of", "rows_of"]
-
 FORMATS: Final = ("text", "csv", "json", "parquet")
 _BY_NAME: Final = {
     ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet",

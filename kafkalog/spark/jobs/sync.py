@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from kafkalog.lake.table import DataWriter, LakeTable, WrittenFile
 
-__all__ = ["sync"]
-
 FILES_PER_TASK: Final = 2
 """A task reads the bytes of at most so many files: what Spark repeats after a failure."""
 TASKS_A_CORE: Final = 2

@@ -19,8 +19,6 @@ from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, File
 from kafkalog.util.os_errors import os_errors, walk
 
-__all__ = ["TextOptions", "TextTask", "stage_lines", "text_tasks"]
-
 SPLIT_BYTES: Final = 64 << 20
 CHUNK_BYTES: Final = 256 << 10
 READY_BYTES: Final = 128 << 10
