@@ -3,7 +3,5 @@ from typing import Any, final
 @final
 class ReadyBatch:
     is_built: bool
-    @property
-    def data(self) -> Any: ...
-    @property
-    def size(self) -> int: ...
+    data: Any
+    size: int

@@ -20,8 +20,7 @@ class AppendPlan:
     last_leader_epoch: int
     tail: SegmentTail
     entries: list[tuple[int, int, int, int]] | None
-    @property
-    def size(self) -> int: ...
+    size: int
 
 def plan_append(
     table: BatchTable,

@@ -21,7 +21,5 @@ class Staged:
     coordinator_epoch: int
     is_plain: bool
 
-    @property
-    def completed(self) -> list[CompletedTxn]: ...
-    @property
-    def producer_ids(self) -> list[int]: ...
+    completed: list[CompletedTxn]
+    producer_ids: list[int]

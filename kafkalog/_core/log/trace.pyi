@@ -2,5 +2,4 @@ from typing import final
 
 @final
 class ProducerTrace:
-    @property
-    def producer_ids(self) -> list[int]: ...
+    producer_ids: list[int]
