@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The structs of the Arrow C data and C stream interfaces, as their specification fixes them."""
 from libc.stdint cimport int64_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Cells of Arrow columns that somebody else made: found by row, and looked at before they are believed.
 
 The C data interface says how long a column is, not how large its buffers are. So every start and end is held against its

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The pass over the records of a batch that fills columns: format.md sections 2 and 4; a record is in all of them or in none."""
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 

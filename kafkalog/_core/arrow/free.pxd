@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Destructors of the capsules of the Arrow PyCapsule interface: a struct that no consumer took is released, then freed."""
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdlib cimport free

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Columns while records are put into them: bytes with their 32-bit ends, and the headers of records."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset

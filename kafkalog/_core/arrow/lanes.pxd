@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Lanes: where the batches of one partition are written, record by record, until somebody takes the finished ones."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Memory of columns: counted, aligned to 64 bytes, and freed with its last reference, in any thread, without the GIL."""
 from libc.stdint cimport int64_t, uint8_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Schemas and arrays of the Arrow C data interface made from pieces: each node owns what it shows, and releases it alone.
 
 A consumer may move any child out of its parent and release it later, in any thread; so every node holds its memories

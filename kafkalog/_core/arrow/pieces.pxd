@@ -1,4 +1,3 @@
-# cython: language_level=3
 """A piece: the columns of some consecutive records, finished and never changed again; counted, freed without the GIL."""
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The headers of a row of Arrow data: measured before the record is written, then written behind its value."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

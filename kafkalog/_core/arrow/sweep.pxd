@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The common records of a v2 batch put into columns with as few steps as there can be: format.md section 2.
 
 Common is: sound, without headers, its numbers in one or two bytes, its offset the next or a later one of those asked

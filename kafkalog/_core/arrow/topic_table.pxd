@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Topics by name: a small hash table in which the rows of a batch find theirs without a Python object."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc

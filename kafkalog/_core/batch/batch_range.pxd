@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Ranges of offsets that a right checksum does not make right, and that a reader or cleaner must not believe."""
 from libc.stdint cimport int64_t
 

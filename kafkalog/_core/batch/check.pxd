@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The row that a scan writes for each batch, and the header walk that fills it; header-only, used by every reader."""
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Copies of some records of a table, close together, so that the table's chunk may go."""
 from libc.stdint cimport int64_t
 

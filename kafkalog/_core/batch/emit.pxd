@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Sizes and writers of varints, of the v2 batch header and of v0 and v1 messages. The caller has made room."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

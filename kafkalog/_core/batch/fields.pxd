@@ -1,4 +1,3 @@
-# cython: language_level=3
 """One record of a v2 batch, field by field, every length checked against the record's end: format.md section 2."""
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The framings of the codecs, walked without decompressing: where the blocks lie, and the most that each can hold.
 
 lz4 and snappy as Kafka frames them (format.md section 6), zstd by RFC 8878. Every read is checked against the end first.

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """One header at a time, of a record that take_record has already checked."""
 from libc.stdint cimport int32_t, uint8_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Field offsets, sizes and attribute bits of the record formats (format.md sections 1 to 5), derived by addition."""
 
 cdef enum:

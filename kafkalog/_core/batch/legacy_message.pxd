@@ -1,4 +1,3 @@
-# cython: language_level=3
 """One v0 or v1 message, field by field, every length checked against the message's end: format.md section 4."""
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 

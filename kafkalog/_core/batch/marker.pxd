@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The marker that a control batch of a producer holds: how its transaction ended (format.md section 3)."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 

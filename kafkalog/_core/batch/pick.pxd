@@ -1,4 +1,3 @@
-# cython: language_level=3
 """One record of a chunk, for other compiled modules."""
 from libc.stdint cimport int64_t, uint8_t
 

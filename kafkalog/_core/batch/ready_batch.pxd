@@ -1,4 +1,3 @@
-# cython: language_level=3
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The walk over the records of plain batches that nothing but a checksum vouches for, without an object for a record.
 
 A reader of keys calls these for the rows of a chunk, for each row, and for each record of a row; `first_larger` is for

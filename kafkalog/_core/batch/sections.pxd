@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Sections of batches that were verified whole, each with the checksum of the bytes before it."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Unpacker: the compressed records of a batch into a store, block by block; a codec's package is called for each.
 
 The packages release the GIL while they work. What a block can hold is known, or bounded, before memory is taken.

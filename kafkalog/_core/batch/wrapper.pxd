@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Compressed v0 and v1 messages: where their payload lies, and the offsets of the messages in it (format.md section 4)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Two ways to hold bytes: a buffer that somebody gave us, and a column of our own memory that others may look at."""
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t

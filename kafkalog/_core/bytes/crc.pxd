@@ -1,4 +1,3 @@
-# cython: language_level=3
 """CRC-32C and CRC-32 for other compiled modules: the module that cimports these has its own copy of kcrc.h."""
 from libc.stdint cimport uint8_t, uint32_t
 

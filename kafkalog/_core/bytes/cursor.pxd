@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The one place that moves a pointer through untrusted bytes: every read is checked against the end first."""
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

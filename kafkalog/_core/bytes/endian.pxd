@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Big-endian loads and stores through memcpy: safe for any alignment, one instruction when compiled."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Large pages for large memory."""
 
 cdef extern from *:

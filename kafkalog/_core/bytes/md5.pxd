@@ -1,4 +1,3 @@
-# cython: language_level=3
 """MD5 of bytes in memory (RFC 1321): what the reference's offset map hashes keys with; for nothing that must be safe."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset

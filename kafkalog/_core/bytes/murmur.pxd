@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The 32-bit murmur2 of Kafka's default partitioner (format.md section 16); header-only, for any compiled module."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The lock that stands in for the GIL, for other compiled modules: nothing where there is a GIL."""
 
 cdef extern from "kmutex.h" nogil:

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Requests for a line of memory before it is needed; the place may be any, also one that cannot be read."""
 
 cdef extern from *:

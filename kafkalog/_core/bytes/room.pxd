@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Arrays that grow."""
 from libc.stdlib cimport realloc
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """SipHash-2-4 with 128 bits of result: without its key no collisions can be constructed."""
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy

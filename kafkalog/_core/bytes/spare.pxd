@@ -1,4 +1,3 @@
-# cython: language_level=3
 
 
 cdef char* take_memory(size_t wanted, size_t* capacity) noexcept

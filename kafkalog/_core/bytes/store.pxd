@@ -1,4 +1,3 @@
-# cython: language_level=3
 from libc.stdint cimport uint8_t, uint32_t
 
 cdef enum:

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Sums that wrap instead of overflowing: numbers from untrusted bytes may be anything, and a signed overflow is undefined."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
 

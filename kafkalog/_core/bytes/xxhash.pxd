@@ -1,4 +1,3 @@
-# cython: language_level=3
 """xxHash32 of bytes in memory."""
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """One batch with some of its records: what a cleaner writes in the place of it. The caller has made room."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy

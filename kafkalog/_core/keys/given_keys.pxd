@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The keys of one look-up of many, for other compiled modules."""
 from kafkalog._core.arrow.cells cimport Slice
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The search in the key index of a segment, for other compiled modules."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The layout of a key index's blocks (docs/keys.md): a directory of buckets, the entries, the marks; little-endian."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The map from the keys of a log's end to offsets, for other compiled modules."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

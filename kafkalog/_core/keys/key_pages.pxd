@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The pages of a key index's file, for other compiled modules."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

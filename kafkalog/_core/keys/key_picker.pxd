@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The records of many keys, copied out of the batches that hold them: what becomes of the copies says a derived class."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 

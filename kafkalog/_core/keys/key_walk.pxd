@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The keys of batches with their hashes: what a key index, a map in memory and a search share."""
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t

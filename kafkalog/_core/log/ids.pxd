@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Producer ids numbered in the order in which they first come."""
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free

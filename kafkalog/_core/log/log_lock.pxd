@@ -1,4 +1,3 @@
-# cython: language_level=3
 from cpython.pythread cimport PyThread_type_lock
 
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 from libc.stdint cimport int64_t
 
 from kafkalog._core.batch.check cimport BatchRow

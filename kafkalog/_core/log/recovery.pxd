@@ -1,4 +1,3 @@
-# cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.walk cimport BatchWalk

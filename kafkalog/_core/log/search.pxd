@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Binary search over the sorted entries of an index file: no branch depends on the data, so no step is guessed wrong.
 
 An entry kind and its size are constants in every call, so the compiler makes one loop for each. `n` bounds every read.

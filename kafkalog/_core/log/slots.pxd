@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Attributes in the slots of Python classes, without the interpreter's search for them."""
 
 cdef extern from "kslot.h":

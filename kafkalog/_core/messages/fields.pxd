@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The fields of a message of Kafka's protocol, as the compiled reader and writer keep them."""
 from libc.stdint cimport uint32_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Bytes as base64, as hexadecimal and as a JSON string, into a place the caller has reserved."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t

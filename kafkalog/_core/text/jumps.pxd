@@ -1,4 +1,3 @@
-# cython: language_level=3
 """A growing list of pairs of numbers: offsets that do not follow each other."""
 from libc.stdint cimport int64_t
 from libc.stdlib cimport realloc

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The constant words and numbers of the dump tool's lines, into a place the caller has reserved (format.md 12, 13 A1-A2)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 

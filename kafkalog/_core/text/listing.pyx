@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The dump tool's text of `.index` and `.timeindex` files: one line for each entry (format.md section 13, A5 and A6)."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 

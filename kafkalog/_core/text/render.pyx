@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The dump tool's text of `.log` files: batch lines and record lines, as the reference prints them.
 
 The text is that of format.md section 12, rules A1 to A4 of section 13 and checklist DUMP-1, 2, 3, 9, 11 and 14.

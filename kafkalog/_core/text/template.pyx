@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Records as text by a template: what `consume` writes.
 
 A template is a list of pieces, each a kind and its bytes: literal text, key, value, offset, time, headers, as kcat's

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """TextBuffer: text written by a compiled renderer, handed out without a copy."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Programs that put Avro data into columns: what a writer's schema says is read, for the columns of a reader's schema."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

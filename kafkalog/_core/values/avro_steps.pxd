@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The steps of Avro programs: one value read byte by byte into its columns, without the GIL.
 
 Nothing of the data is believed: lengths are compared with the bytes that are left, block counts with the bytes that so

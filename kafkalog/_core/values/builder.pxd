@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The columns of one batch of values: a tree of nodes, the texts of rows that failed, and both as Arrow data.
 
 `Builder(fields, most_bytes)` makes the tree of a nested tuple (nodes.pxd says how it is filled):

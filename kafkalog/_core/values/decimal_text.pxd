@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Numbers as JSON writes them: looked at once, and made whole numbers or doubles without the machine's locale.
 
 A double is the nearest one, ties to even: short numbers by one exact multiplication or division, most others by the

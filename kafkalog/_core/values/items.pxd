@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The items of a list or a map before its end: of those with the same key the last one stays."""
 from kafkalog._core.values.nodes cimport Node
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Parts that a row of JSON may have, and the column of each."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy

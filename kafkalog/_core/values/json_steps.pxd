@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The steps that put a JSON value into its columns, without the GIL."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport realloc

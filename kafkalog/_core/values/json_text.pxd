@@ -1,4 +1,3 @@
-# cython: language_level=3
 """JSON text as RFC 8259 has it, and nothing else: strings, numbers and whole values walked over with every check.
 
 A `Reader` stands at a byte of a row. Each call moves it forward and returns JSON_OK, or why the text is no JSON, with

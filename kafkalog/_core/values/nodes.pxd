@@ -1,4 +1,3 @@
-# cython: language_level=3
 """A tree of growing columns, which a decoder fills one value at a time, without the GIL.
 
 A node is a column: numbers of one width, booleans, bytes, a list, a struct, or nothing but nulls. It grows as values

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Fields that a Protobuf message may have, and the column of each."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 

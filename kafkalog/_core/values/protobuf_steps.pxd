@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The steps that put a Protobuf message into its columns, field by field, without the GIL."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf

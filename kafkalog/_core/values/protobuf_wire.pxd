@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Protobuf's wire format: tags, varints, lengths, and unwanted fields, each checked against the end."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """Dates and times as RFC 3339 writes them."""
 from libc.stdint cimport int64_t, uint8_t
 

@@ -1,4 +1,3 @@
-# cython: language_level=3
 """The bytes that a decoder reads: a column of binary or text that somebody else made, taken through the C interface.
 
     cdef ValueColumn column = ValueColumn(array)
