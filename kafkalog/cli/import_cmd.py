@@ -31,10 +31,7 @@ from kafkalog.cli.progress import Meter
 @click.option("--resume", is_flag=True, help="Continue an import that keeps offsets; existing records stay.")
 @common.json_option("Print one JSON object for the import.")
 @common.quiet_options
-def command(
-    files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool,
-    **given: Any,
-) -> int:  # fmt: skip
+def command(files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, **given: Any) -> int:
     """Import records from Parquet, Arrow or JSON lines, such as the files of `kafkalog export`, into topics.
 
     Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their

@@ -13,11 +13,7 @@ from kafkalog.cli.compact_cmd import compaction_of, compaction_options
 @click.command("compact")
 @compaction_options
 @spark_options.session_options
-def command(
-    paths: tuple[str, ...],
-    as_json: bool,
-    **given: Any,
-) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Clean the compacted topics of many data directories or partition directories.
 
     Rules, settings and report are those of `kafkalog compact`. Tasks inspect all partitions. Then one task for each

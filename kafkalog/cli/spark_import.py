@@ -20,9 +20,7 @@ from kafkalog.cli import common, row_options, spark_options
 @spark_options.writing_options
 @common.json_option("Print one JSON object for the import.")
 @spark_options.session_options
-def command(
-    files: tuple[str, ...], dir: str, as_json: bool, **given: Any
-) -> int:
+def command(files: tuple[str, ...], dir: str, as_json: bool, **given: Any) -> int:
     """Import records from Parquet files, such as an export, or from JSON lines into topics.
 
     Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their

@@ -13,11 +13,7 @@ from kafkalog.cli.retain_cmd import retention_of, retention_options
 @click.command("retain")
 @retention_options
 @spark_options.session_options
-def command(
-    paths: tuple[str, ...],
-    as_json: bool,
-    **given: Any,
-) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Delete segments that exceed retention from many data directories or partition directories.
 
     Rules, settings and report are those of `kafkalog retain`. Tasks inspect all partitions. Then one task for each

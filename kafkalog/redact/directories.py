@@ -227,7 +227,7 @@ def missing_names(wanted: Wanted, keys: set[bytes], offsets: Mapping[int, set[in
 def _look(plan: RedactPlan, fs: FileSystem, progress: Advance) -> _Done:
     """Return what a redaction of a partition would change; nothing is locked or changed."""
     with LogView(plan.place.path, fs=fs) as view:  # a broker may clean the log meanwhile
-        found, unseen = retried_if_replaced(view, lambda: _search(view, plan, progress)[::2])
+        found, unseen = retried_if_replaced(view, lambda: _search(view, plan, progress))
     copies = copies_of(plan.place, plan.wanted, fs, remove=False)
     topic, number = plan.place.topic_partition
     segments = [
@@ -237,8 +237,8 @@ def _look(plan: RedactPlan, fs: FileSystem, progress: Advance) -> _Done:
     return _Done(tuple(segments), found, (*unseen, *copies), 0)
 
 
-def _search(view: LogView, plan: RedactPlan, progress: Advance) -> tuple[Result, array[int], list[Copy]]:
-    """Return the result of a search, the offsets that the condition gave, and what it did not see."""
+def _search(view: LogView, plan: RedactPlan, progress: Advance) -> tuple[Result, list[Copy]]:
+    """Return the result of a search, and what it did not see."""
     by_condition = where_offsets(plan.place.path, plan.wanted, view.fs)
     result = search(
         view, plan.wanted, plan.change, plan.key_index, more_offsets=by_condition, advance=progress
@@ -248,7 +248,7 @@ def _search(view: LogView, plan: RedactPlan, progress: Advance) -> tuple[Result,
     if plan.wanted.where is not None and first < start:
         what = f"offsets {first} to {start - 1} lie below the log start, where no condition is evaluated"
         unseen.append(Copy(plan.place.path, what))
-    return result, by_condition, unseen
+    return result, unseen
 
 
 def _redact(
@@ -257,7 +257,7 @@ def _redact(
     """Redact a partition, whose data directory is locked; then search what was rewritten again."""
     path = plan.place.path
     with LogView(path, fs=fs) as view:
-        found, by_condition, unseen = _search(view, plan, progress)
+        found, unseen = _search(view, plan, progress)
     offsets = array("q", sorted({offset for one in found.segments for offset in one.offsets}))
     rewritten: list[Rewritten] = []
     if offsets or leftovers_in(path, fs):

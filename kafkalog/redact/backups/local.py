@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from hashlib import sha256
 
 from kafkalog.backup.copying import create, sync_files
@@ -89,12 +87,6 @@ class LocalBackups:
     def replace(self, manifest: Manifest, new: Manifest) -> None:
         """Put the replacement in the place of a backup, and remove the old one. StorageError."""
         self._store.replace(manifest.id)
-
-    def discard(self, manifests: Sequence[Manifest]) -> None:
-        """Remove replacements that are not used."""
-        for one in manifests:
-            with suppress(OSError):
-                shutil.rmtree(self.target(one), ignore_errors=True)
 
     def finish(self) -> None:
         """Do nothing: contents that no backup has are gone with the last of their names."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from kafkalog.backup.manifest import Manifest
@@ -140,7 +141,7 @@ class _Run:
         """Prepare all replacements, search them again, and put them in place; the segments and the records left."""
         place, rewriter, left = self._place, Rewriter(self._request, self._fs), 0
         new: dict[str, Manifest] = {}
-        place.discard(changing)
+        self._discard(changing)
         try:
             for one in changing:
                 new[one.id] = place.prepare(one, found[one.id], rewriter)
@@ -149,12 +150,18 @@ class _Run:
             for one in changing:
                 place.replace(one, new[one.id])
         except BaseException as error:
-            place.discard(changing)
+            self._discard(changing)
             if isinstance(error, CorruptRecord):
                 error.hint = DAMAGED
             raise
         place.finish()
         return segments, left
+
+    def _discard(self, manifests: Sequence[Manifest]) -> None:
+        """Remove prepared files that are not used."""
+        for one in manifests:
+            with suppress(OSError):
+                shutil.rmtree(self._place.target(one), ignore_errors=True)
 
     def _described(
         self, changing: Sequence[Manifest], found: Mapping[str, list[Found]], new: Mapping[str, Manifest]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 
 from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.remote.backups import RemoteBackups
@@ -75,12 +73,6 @@ class ObjectBackups:
     def replace(self, manifest: Manifest, new: Manifest) -> None:
         """Upload what is new of a backup, then its manifest, and delete the old manifest. StorageError."""
         self._copy.replace(manifest, new, self.target(manifest))
-
-    def discard(self, manifests: Sequence[Manifest]) -> None:
-        """Remove rewritten files that are not used."""
-        for one in manifests:
-            with suppress(OSError):
-                shutil.rmtree(self.target(one), ignore_errors=True)
 
     def finish(self) -> None:
         """Delete the contents that no backup refers to. StorageError."""
