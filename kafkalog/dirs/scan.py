@@ -10,6 +10,7 @@ from kafkalog.dirs.merge import merged_by_time, piece_limits
 from kafkalog.errors import IllegalArgument
 from kafkalog.log.scan import SCHEMA_OPTIONS, TYPED_OPTIONS, ArrowScan, ColumnScan, LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, kinds_of
+from kafkalog.util.closing import Closing
 from kafkalog.util.packages import needed
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def with_decoders(
     return {name: value for name, value in options.items() if name not in SCHEMA_OPTIONS} | found
 
 
-class _Windowed:
+class _Windowed(Closing):
     """The part of a scan that has a cursor."""
 
     __slots__ = ()
@@ -157,9 +158,6 @@ class _Windowed:
         if self._window is not None:
             self._window.close()
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
 
 class TopicScan(ColumnScan, _Windowed):
     """The records of a topic's partitions as columns, read on use: partition after partition, each by offset.
@@ -189,9 +187,6 @@ class TopicScan(ColumnScan, _Windowed):
 
     def _pieces(self) -> Iterator[Columns]:
         return chain.from_iterable(scan._pieces() for scan in self.scans)
-
-    def __enter__(self) -> TopicScan:
-        return self
 
     def __repr__(self) -> str:
         return f"<TopicScan {_described(self.topic, len(self.scans))}: {', '.join(self.columns)}>"
@@ -271,9 +266,6 @@ class ArrowTopicScan(ArrowScan, _Windowed):
                 shown = shown or [at for at, name in enumerate(batch.schema.names) if name != self._by]
                 batch = batch.select(shown)
             yield batch
-
-    def __enter__(self) -> ArrowTopicScan:
-        return self
 
     def __repr__(self) -> str:
         order = " by time" if self.is_by_time else ""

@@ -15,7 +15,7 @@ from kafkalog._core.arrow.abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from kafkalog._core.arrow.columns cimport Columns
 from kafkalog._core.arrow.free cimport free_array, free_schema
 from kafkalog._core.arrow.nodes cimport LARGE, PLAIN, VIEWS, ZONE_BYTES, Shape, make_array, make_schema, name_of, times_fit
-from kafkalog._core.arrow.pieces cimport KEY, KINDS, TIMESTAMP, TOPIC, VALUE, Piece, drop_piece, hold_piece
+from kafkalog._core.arrow.pieces cimport KEY, KINDS, TIMESTAMP, TOPIC, VALUE, Piece, drop_piece
 
 cdef extern from "Python.h":
     bint Py_IsInitialized() noexcept nogil

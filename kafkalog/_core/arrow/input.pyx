@@ -5,10 +5,8 @@ so it is asked without the lock.
 """
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
-from libc.stdint cimport int64_t
 from libc.string cimport memset, strerror
 
-from kafkalog._core.arrow.abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 
 cdef int64_t MOST_ROWS = <int64_t>1 << 48   # more than memory can hold, and small enough to count bytes with
 

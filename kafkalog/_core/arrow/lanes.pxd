@@ -1,6 +1,5 @@
 """Lanes: where the batches of one partition are written, record by record, until somebody takes the finished ones."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 from kafkalog._core.arrow.memory cimport Memory, grow_memory
 from kafkalog._core.batch.emit cimport (

@@ -3,11 +3,9 @@
 A few large pieces are kept for the next record batch, whose consumer has often just let go of the last one: to touch
 new memory costs more than to decode into it.
 """
-from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from kafkalog._core.bytes.large_pages cimport kl_want_whole
 
 cdef extern from *:
     """

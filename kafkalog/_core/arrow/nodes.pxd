@@ -3,7 +3,7 @@
 A consumer may move any child out of its parent and release it later, in any thread; so every node holds its memories
 itself, and the parent owns no more than the place of the struct. Nothing here needs the GIL or a Python object.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 

@@ -1,5 +1,5 @@
 """A piece: the columns of some consecutive records, finished and never changed again; counted, freed without the GIL."""
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkalog._core.arrow.memory cimport Memory, drop_memory

@@ -3,7 +3,6 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport strcmp
 
-from kafkalog._core.arrow.abi cimport ArrowArray, ArrowSchema
 from kafkalog._core.arrow.cells cimport ENDS32, ENDS64, NOTHING, VIEWS, Cells, Lists, Numbers, at32, at64, is_set
 from kafkalog._core.arrow.input cimport ArrowSource, HeldArray, shaped, valid_of
 

@@ -4,7 +4,7 @@ Common is: sound, without headers, its numbers in one or two bytes, its offset t
 for, its bytes fitting what is reserved. Any other record ends the sweep untouched: the careful way says what it is.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 from kafkalog._core.arrow.growing cimport Lane
 from kafkalog._core.batch.fields cimport HEAD_BYTES

@@ -8,7 +8,6 @@ from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, is_misplaced
 from kafkalog._core.batch.check cimport BatchRow, place_of
@@ -22,7 +21,6 @@ from kafkalog._core.batch.layout cimport (
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.record cimport Record, record_of
-from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport column, take_view
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.prefetch cimport kl_prefetch

@@ -6,7 +6,6 @@ from kafkalog._core.batch.layout cimport (
     LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, V0_KEY_AT, V1_KEY_AT, V1_TIMESTAMP_AT,
     V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT, V2_BASE_TIMESTAMP_AT, V2_COUNT_AT,
     V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT, V2_PRODUCER_ID_AT,
-    V2_RECORDS_AT,
 )
 from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.bytes.endian cimport store16, store32, store64

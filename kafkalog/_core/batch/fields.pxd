@@ -2,7 +2,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalog._core.batch.layout cimport (
-    ERR_HEADER_COUNT, ERR_HEADER_KEY, ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT,
+    ERR_HEADER_COUNT, ERR_HEADER_KEY, ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE,
     ERR_VALUE_SIZE, OK,
 )
 from kafkalog._core.bytes.cursor cimport KL_LONG, Cursor, kl_short, skip, take_i8, take_varint, take_varlong

@@ -8,13 +8,12 @@ from kafkalog._core.batch.check cimport BatchRow, peek_batch, read_row
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport (
-    CODEC_MASK, CONTROL_BIT, OK, TIMESTAMP_TYPE_BIT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
+    CODEC_MASK, CONTROL_BIT, OK, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.record cimport Record, record_of
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.endian cimport load32, load64
-from kafkalog._core.bytes.wrap cimport added
 
 cdef enum:
     NONE_HERE = -1

@@ -1,6 +1,5 @@
 """Record: one row of a table, or separate values; keys, values and headers become Python objects on first touch."""
 cimport cython
-from libc.stdint cimport int64_t
 
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
 from kafkalog._core.batch.record cimport Record, record_of

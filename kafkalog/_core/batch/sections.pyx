@@ -5,12 +5,10 @@ behind it. Both are kept, from when the whole batch matched its stored checksum;
 to the other is not the one that was verified.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from kafkalog._core.arrow.filling cimport take_head
-from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.bytes.crc cimport kl_crc32c

@@ -4,10 +4,8 @@ The packages release the GIL while they work. What a block can hold is known, or
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
-from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.frames cimport (
     BLOCK_SLACK, FAULT_BLOCK_END, FAULT_CODEC, FAULT_GZIP_CUT, FAULT_LIMIT, FAULT_LZ4_BLOCK, FAULT_LZ4_BLOCK_CHECK,
     FAULT_LZ4_BLOCK_SIZE, FAULT_LZ4_DEPENDENT, FAULT_LZ4_HEADER, FAULT_LZ4_HEADER_CHECK, FAULT_LZ4_LARGE_BLOCK,

@@ -3,14 +3,11 @@
 What is to be made of a batch says the class that derives from it: recovery, or a check.
 """
 cimport cython
-from libc.stdint cimport int64_t, uint8_t
 from posix.types cimport off_t
 
 from kafkalog._core.batch.check cimport STOP_SIZE, peek_batch, read_row
-from kafkalog._core.batch.layout cimport CONTROL_BIT, MAGIC_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
-from kafkalog._core.bytes.endian cimport load16
 
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t pread(int fd, void* into, size_t size, off_t position)

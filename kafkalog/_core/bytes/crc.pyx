@@ -2,7 +2,6 @@
 import os
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uint8_t, uint32_t
 
 from kafkalog._core.bytes.crc cimport (
     KL_CPU_LEVELS, kl_cpu_ceiling, kl_cpu_level, kl_cpu_names,

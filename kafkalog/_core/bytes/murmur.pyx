@@ -1,6 +1,5 @@
 """The partition of a key, as Kafka's own producers compute it (format.md section 16)."""
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, uint8_t
 
 from kafkalog._core.bytes.murmur cimport murmur2_of
 

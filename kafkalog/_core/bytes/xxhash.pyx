@@ -1,6 +1,5 @@
 """xxHash32, the checksum of LZ4 frames: of their header (its second byte) and, where a writer asked for it, of each block."""
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uint8_t, uint32_t
 
 cdef enum:
     SMALL = 16 * 1024               # below this a hash is over before another thread could use the GIL

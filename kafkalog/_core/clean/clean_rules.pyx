@@ -4,7 +4,6 @@ Rows are gone over in windows: every record is looked at once, and those that th
 for in groups.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
@@ -19,9 +18,6 @@ from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.clean.cleaned_txns cimport TXN_MAY_GO, TXN_NO_MEMORY, CleanedTxns
 from kafkalog._core.clean.kept_batch cimport KEEP, NO_VALUE
-from kafkalog._core.clean.last_records cimport LastRecords
-from kafkalog._core.clean.live_offsets cimport LiveOffsets
-from kafkalog._core.clean.offset_map cimport KeyOffset, SkimpyOffsetMap
 
 STATUS_MARKER = ERR_MARKER
 

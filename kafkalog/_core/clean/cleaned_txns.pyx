@@ -4,7 +4,6 @@ A marker is needed as long as data of its transaction lies before it: without an
 back to life, and the index of a segment has to be rebuilt for those that stay (CLN-14 to CLN-22).
 """
 cimport cython
-from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memset
 

@@ -8,7 +8,7 @@ from kafkalog._core.batch.emit cimport (
 )
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
-    CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
+    CONTROL_BIT, DELETE_HORIZON_BIT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.bytes.cursor cimport Cursor

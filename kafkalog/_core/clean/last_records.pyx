@@ -2,10 +2,8 @@
 from bisect import bisect_left
 
 cimport cython
-from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.layout cimport CONTROL_BIT
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.log.ids cimport IdPlace, drop_ids, make_ids, number_of, place_of_id

@@ -13,7 +13,7 @@ from kafkalog._core.arrow.memory cimport Memory, drop_memory, new_memory
 from kafkalog._core.arrow.pieces cimport (
     HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, HEADERS, KEY, KEY_OFFSETS, KINDS, OFFSET, OFFSETS,
     PARTITION, PARTITIONS, ROWS_VALID, TIMESTAMP, TIMESTAMP_TYPE, TIMESTAMP_TYPES, TIMESTAMPS, TOPIC, TOPIC_OFFSETS,
-    VALUE, VALUE_OFFSETS, Piece, drop_piece, new_piece,
+    VALUE, VALUE_OFFSETS, Piece, new_piece,
 )
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable

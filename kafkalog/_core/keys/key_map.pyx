@@ -1,6 +1,5 @@
 """A map in memory from the keys of a log's end to the offsets of their records; it follows appends."""
 cimport cython
-from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK

@@ -4,15 +4,12 @@ from threading import get_ident
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.crc cimport kl_crc32c
 from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area
 from kafkalog._core.bytes.mutex cimport lock_mutex, unlock_mutex
-from kafkalog._core.keys.key_layout cimport PAGE_BYTES
 
 
 cdef class KeyPages:

@@ -13,7 +13,6 @@ from kafkalog._core.arrow.cells cimport Slice
 from kafkalog._core.arrow.filling cimport take_head
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.copied cimport copied_rows
-from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.pick cimport timestamp_of
@@ -25,7 +24,6 @@ from kafkalog._core.bytes.cursor cimport Cursor, kl_head, kl_short, kl_step
 from kafkalog._core.bytes.large_pages cimport kl_want_huge
 from kafkalog._core.bytes.prefetch cimport kl_prefetch, kl_prefetch_to_write
 from kafkalog._core.bytes.wrap cimport added
-from kafkalog._core.keys.given_keys cimport GivenKeys
 
 from kafkalog._core.batch.decode import STATUS_TEXT, decode
 

@@ -6,7 +6,6 @@ SipHash and a secret, so that no one can choose keys of one hash; the caller com
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base, is_misplaced

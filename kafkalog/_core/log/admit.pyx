@@ -1,7 +1,6 @@
 """A leader's checks of a batch before it is appended: the header, and structure, key and time of each record."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from kafkalog._core.batch.check cimport STOP_END, BatchRow, header_fault_of, place_of, read_v2_row

@@ -1,13 +1,11 @@
 """Offsets, epoch and times of a leader's batches, set in place before they are written."""
 from cpython.buffer cimport Py_buffer, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.layout cimport (
     LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, MAGIC_AT, TIMESTAMP_TYPE_BIT, V1_KEY_AT, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT,
     V2_CRC_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
 )
-from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.bytes.endian cimport store16, store32, store64
 

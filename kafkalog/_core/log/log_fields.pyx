@@ -1,7 +1,6 @@
 """The fields of a log that an append reads and changes, where compiled code reaches them."""
 cimport cython
 
-from kafkalog._core.log.admit cimport LeaderLimits
 from kafkalog._core.log.slots cimport Slot, slot_get
 
 cdef Slot CAUSE, RECORDS, SIZE

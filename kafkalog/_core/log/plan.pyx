@@ -4,10 +4,7 @@ One call plans one write; nothing here touches a file. The rules are the referen
 checklist, format.md section 7 for the index entries; `roll.pyx` has those of a roll.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
 
-from kafkalog._core.batch.check cimport BatchRow
-from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.wrap cimport added, subtracted
 from kafkalog._core.log.assign cimport assign_rows
 from kafkalog._core.log.roll cimport KEEP, ROLL_OFFSET, RollRules, SegmentTail, roll_reason

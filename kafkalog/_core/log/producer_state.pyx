@@ -1,8 +1,6 @@
 """State of one producer in a log: epoch, the last five batches, the open transaction (checklist PSM)."""
 cimport cython
-from libc.stdint cimport int32_t, int64_t
 
-from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.bytes.wrap cimport subtracted
 
 cdef enum:

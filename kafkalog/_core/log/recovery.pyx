@@ -5,7 +5,6 @@ same headers. Nothing outside is touched or asked: the passes over several segme
 """
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
 from kafkalog._core.batch.check cimport BatchRow
@@ -18,8 +17,6 @@ from kafkalog._core.bytes.endian cimport load32, load64, store32, store64
 from kafkalog._core.bytes.room cimport room_for_one
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.log.plan cimport pass_batch
-from kafkalog._core.log.roll cimport SegmentTail
-from kafkalog._core.log.trace cimport ProducerTrace
 
 # why `check` came back
 MORE = WALK_MORE

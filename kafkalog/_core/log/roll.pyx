@@ -1,6 +1,5 @@
 """Decision to roll a segment: the end of the active one, the limits, the reason (SEG-1, SEG-16, SEG-17)."""
 cimport cython
-from libc.stdint cimport int64_t
 
 from kafkalog._core.bytes.wrap cimport subtracted
 

@@ -3,7 +3,6 @@
 It keeps no row of a batch: what a report needs is a few numbers, and the fault at which it stops.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
 from kafkalog._core.batch.check cimport BatchRow

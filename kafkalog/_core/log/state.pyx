@@ -1,6 +1,5 @@
 """State of a log at one moment, an immutable value: readers take it with one load, writers publish a new one."""
 cimport cython
-from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.bytes.wrap cimport subtracted
 from kafkalog._core.log.plan cimport AppendPlan

@@ -4,11 +4,9 @@ A stretch knows nothing of those before it, so several may be gathered at once a
 batches of each producer, the epoch it began with, and where transactions begin and end.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memmove, memset
 
-from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.batch.marker cimport COMMIT, read_marker
 from kafkalog._core.bytes.room cimport room_for_one

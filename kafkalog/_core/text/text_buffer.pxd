@@ -1,6 +1,6 @@
 """A growing text buffer in C, and the numbers, the copies and Java's reading of UTF-8 that the renderers share."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy
 

@@ -4,7 +4,6 @@ from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free
 
-from kafkalog._core.batch.layout cimport OK
 
 FIRST_SIZE = 4096
 

@@ -1,6 +1,5 @@
 """Programs that read Avro data, as C structs; kafkalog/values/avro_program.py makes their steps of two schemas."""
 cimport cython
-from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 OPS = {

@@ -16,7 +16,7 @@ from kafkalog._core.values.avro_program cimport (
 from kafkalog._core.values.hex cimport put_uuid
 from kafkalog._core.values.items cimport drop_earlier_keys
 from kafkalog._core.values.nodes cimport (
-    BOOL_NODE, PUT_CODES, PUT_OK, PUT_UTF8, Node, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
+    BOOL_NODE, PUT_CODES, PUT_OK, Node, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
     put_text, put_value,
 )
 

@@ -3,7 +3,7 @@
 A double is the nearest one, ties to even: short numbers by one exact multiplication or division, most others by the
 method of Eisel and Lemire (a product of 128 bits), the rest by the C library.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from *:
     """

@@ -1,6 +1,5 @@
 """Numbers of JSON as doubles: exact products, then Eisel and Lemire's method, then the C library."""
 from libc.math cimport isinf
-from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from *:

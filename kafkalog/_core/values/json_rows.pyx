@@ -1,6 +1,5 @@
 """Rows of JSON put into typed columns: only the wanted fields, without a tree and without a Python object for a row."""
 cimport cython
-from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset

@@ -6,7 +6,7 @@ the reader at the byte that is wrong.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from kafkalog._core.text.text_buffer cimport kl_likely, kl_unlikely, sequence_length
+from kafkalog._core.text.text_buffer cimport kl_likely, sequence_length
 from kafkalog._core.values.decimal_text cimport NUMBER_ENDS, NUMBER_OK, Number, read_number
 
 cdef extern from *:
