@@ -6,6 +6,7 @@ new memory costs more than to decode into it.
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from kafkalog._core.bytes.large_pages cimport kl_want_whole
 
 cdef extern from *:
     """
