@@ -16,7 +16,7 @@ from kafkalog.server.registry.records import (
     schema_record,
 )
 from kafkalog.server.registry.requests import Given, Plan, Request, version_number
-from kafkalog.values.schemas.source import PROTOBUF
+from kafkalog.values.schemas.source import PROTOBUF, Reference
 
 _WRITABLE = ("READWRITE", "IMPORT")
 
@@ -31,6 +31,28 @@ def check_writable(content: Content, subject: str | None) -> None:
     mode = content.mode(subject)
     if mode not in _WRITABLE:
         raise RestError(42205, f"Subject {subject} is in {mode.lower().replace('_', '-')} mode")
+
+
+def given_schema(content: Content, request: Request, *, is_new: bool) -> Given:
+    """Return the schema of a request; the number of the latest version stands for -1 in its references.
+
+    RestError 42201 for a reference to the latest version of no subject, or if a new schema refers to a version that is
+    marked as deleted.
+    """
+    given = request.schema()
+    return given._replace(references=tuple(_numbered(content, one, is_new=is_new) for one in given.references))
+
+
+def _numbered(content: Content, one: Reference, *, is_new: bool) -> Reference:
+    if one.version == -1:
+        versions = content.versions(one.subject) or content.versions(one.subject, deleted=not is_new)
+        if not versions:
+            raise invalid_schema(f"the latest version of {one.subject} is missing")
+        return one._replace(version=versions[-1].version)
+    found = content.version(one.subject, one.version)
+    if is_new and found is not None and found.is_deleted:
+        raise invalid_schema(f"version {one.version} of {one.subject} is marked as deleted")
+    return one
 
 
 def same_schema(content: Content, given: Given, made: Parsed, known: list[Stored], *, normal: bool) -> Stored | None:
@@ -55,7 +77,7 @@ def _has_normal_form(content: Content, one: Stored, form: str) -> bool:
 
 def register(content: Content, subject: str, request: Request) -> Plan:
     """Decide `POST /subjects/S/versions`: a new version, unless the subject has the schema already."""
-    given, normal = request.schema(), request.flag("normalize")
+    given, normal = given_schema(content, request, is_new=True), request.flag("normalize")
     made = parsed(content, given.kind, given.text, given.references)
     known = content.versions(subject)
     found = same_schema(content, given, made, known, normal=normal)
@@ -105,7 +127,8 @@ def found_version(content: Content, subject: str, text: str, *, deleted: bool = 
 def _check_unused(content: Content, versions: list[Stored]) -> None:
     for one in versions:
         if content.users_of(one.subject, one.version):
-            raise RestError(42206, f"One or more references exist to the schema {one.subject} version {one.version}")
+            key = f"{{magic=1,keytype=SCHEMA,subject={one.subject},version={one.version}}}"
+            raise RestError(42206, f"One or more references exist to the schema {key}.")
 
 
 def _removals(content: Content, versions: list[Stored]) -> tuple[TopicRecord, ...]:

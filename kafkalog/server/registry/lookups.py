@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalog.server.registry.changing import found_version, parsed_stored, same_schema
+from kafkalog.server.registry.changing import found_version, given_schema, parsed_stored, same_schema
 from kafkalog.server.registry.content import DEFAULT_LEVEL, Content
 from kafkalog.server.registry.errors import INVALID_SCHEMA, RestError, no_schema, no_subject, no_version
 from kafkalog.server.registry.levels import compared, level_incompatibilities
@@ -114,7 +114,7 @@ def referenced_by(content: Content, subject: str, text: str) -> list[int]:
 
 def lookup(content: Content, subject: str, request: Request) -> dict[str, Any]:
     """Answer `POST /subjects/S`: the version that has a schema."""
-    given = request.schema()
+    given = given_schema(content, request, is_new=False)
     known = content.versions(subject, deleted=request.flag("deleted"))
     if not known:
         raise no_subject(subject)
@@ -127,9 +127,10 @@ def lookup(content: Content, subject: str, request: Request) -> dict[str, Any]:
 
 def compatibility(content: Content, subject: str, text: str | None, request: Request) -> dict[str, Any]:
     """Answer `POST /compatibility/subjects/S/versions/V`, or without V against all that the level asks for."""
-    given, is_verbose = request.schema(), request.flag("verbose")
+    is_verbose = request.flag("verbose")
     earlier = content.versions(subject) if text is None else _compared_version(content, subject, text)
     try:
+        given = given_schema(content, request, is_new=True)
         made = parsed(content, given.kind, given.text, given.references)
     except RestError as error:
         if not is_verbose or error.code != INVALID_SCHEMA:

@@ -241,6 +241,29 @@ def test_references(rest: Rest) -> None:
     assert rest.ok("DELETE", "/subjects/ids") == [1]
 
 
+def test_a_reference_to_version_minus_one_is_to_the_latest(rest: Rest) -> None:
+    uses = [{"name": "shop.Id", "subject": "ids", "version": -1}]
+    order = record(id="shop.Id")
+    assert rest.code("POST", SCHEMAS, body(order, references=uses)) == 42201
+    rest.register("ids", {"type": "fixed", "name": "shop.Id", "size": 4})
+    rest.ok("PUT", "/config/ids", {"compatibility": "NONE"})
+    rest.register("ids", {"type": "fixed", "name": "shop.Id", "size": 8}, version=2)
+    number = rest.register("orders-value", order, references=uses)
+    assert rest.ok("GET", f"{SCHEMAS}/1")["references"] == [{**uses[0], "version": 2}]
+    assert rest.ok("POST", "/subjects/orders-value", body(order, references=uses))["id"] == number
+    assert rest.ok("POST", f"/compatibility{SCHEMAS}/1", body(order, references=uses))["is_compatible"]
+
+
+def test_a_new_schema_does_not_refer_to_a_version_that_is_deleted(rest: Rest) -> None:
+    rest.register("ids", {"type": "fixed", "name": "shop.Id", "size": 4})
+    rest.ok("DELETE", "/subjects/ids/versions/1")
+    for version in (1, -1):
+        uses = [{"name": "shop.Id", "subject": "ids", "version": version}]
+        given = body(record(id="shop.Id"), references=uses)
+        assert rest.code("POST", SCHEMAS, given) == 42201
+        assert not rest.ok("POST", f"/compatibility{SCHEMAS}?verbose=true", given)["is_compatible"]
+
+
 def test_a_body_that_is_too_large_or_ends_early(server: KafkaServer) -> None:
     for head, wanted in (
         (f"Content-Length: {MAX_BODY_BYTES + 1}", b"413"),
