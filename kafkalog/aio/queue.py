@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from kafkalog.aio.opening import open_in_thread
 from kafkalog.queue import opening
 from kafkalog.queue.item import AcquiredFields, Item
 from kafkalog.queue.queue import MAX_RECORDS, WorkQueue, end_finish, leases_of
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW
-
-R = TypeVar("R")
 
 
 async def connect(bootstrap: str, topic: str, name: str, **options: Any) -> AsyncWorkQueue:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import CorruptIndex, KafkalogError, StorageError
 from kafkalog.keys.build import build_segment, open_index
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.segments import LogSegments
 
-_LOG: Final = logging.getLogger(__name__)
 Known = dict[int, tuple[FileStamp, FileStamp]]
 """Stamps of the files of closed segments, and of their indexes, by base offset."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from kafkalog.server.workers.forked import ForkedWorker
     from kafkalog.server.workers.workers import Workers
 
-_LOG: Final = logging.getLogger(__name__)
 DRAIN_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 5.0
 """Time for requests in progress to finish when the server stops."""

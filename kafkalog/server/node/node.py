@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, Protocol, TypeVarTuple
 
 from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
 from kafkalog.manager.log_manager import LogManager
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kafkalog.server.workers.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
-T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 

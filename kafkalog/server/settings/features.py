@@ -7,7 +7,6 @@ directory has the levels of a new cluster of Kafka 4.4; the directory of a broke
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.manager.cluster_metadata import ClusterMetadata
     from kafkalog.server.node.node import Node
 
-_LOG: Final = logging.getLogger(__name__)
 FEATURES_FILE: Final = "kafkalog.features.json"
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 1 << 16

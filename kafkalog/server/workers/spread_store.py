@@ -8,7 +8,6 @@ start continues a deletion that a crash interrupted.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.server.workers.link import Message
     from kafkalog.server.workers.workers import Workers
 
-_LOG: Final = logging.getLogger(__name__)
 CALL_SECONDS: Final = 60.0
 """Time limit of a change in a worker: a slow disk is waited for, a stopped process is not."""
 
