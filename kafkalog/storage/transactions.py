@@ -154,6 +154,17 @@ class Transactions:
         """True if there are problems."""
         return bool(self._problems)
 
+    @property
+    def has_met_damage(self) -> bool:
+        """True if the scan of the log's end met damage."""
+        tail = self._tail
+        return tail is not None and bool(tail.damage.places)
+
+    def forget(self) -> None:
+        """Discard what is known: the next query reads it again."""
+        with self._lock:
+            self._forget()
+
     def _forget(self) -> None:
         self._tail = None
         self._before.clear()
