@@ -97,15 +97,18 @@ def batch_chunks(
             continue
         retry = None
         if not extent.is_last:
-            if start >= extent.bound or not was_truncated(log, count_before):  # else the gap may be of another log
-                start = max(start, extent.bound)
+            if start >= extent.bound:
+                refresh(log)  # a view may still have segments that were truncated away
+            elif not was_truncated(log, count_before):  # else the gap may be one of another log
+                start = extent.bound
             continue
         if start == before and not was_truncated(log, count_before):
+            if extent.bound >= stop:
+                break
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
                     f"the log was truncated to {log.log_end_offset} during the read", path=log.path, offset=start
                 )
-            break
     check_tail(log, stop, skipped)
 
 
