@@ -92,29 +92,32 @@ def test_a_committed_read_gives_no_record_of_a_transaction_written_since(writer:
 
 
 def test_a_committed_read_leaves_out_what_was_aborted_since(writer: Log, reader: Log) -> None:
-    writer.replicate(batch_of(0, [b"kept"], 6) + marker(1, 6, control.ControlType.COMMIT))
-    writer.append([(b"k", b"old")] * 10)
-    assert len(list(reader.records(isolation=COMMITTED))) == 11
+    """Also where the markers lie behind what was the log's end."""
+    for offset in range(10):
+        writer.replicate(batch_of(offset, [b"old"]))
     records = reader.records(isolation=COMMITTED)
     writer.truncate_to(2)
-    writer.replicate(batch_of(2, [b"aborted"] * 5, 7) + marker(7, 7, control.ControlType.ABORT))
-    writer.append([(b"k", b"new")] * 10)
-    assert offsets(records) == [0, 8, 9, 10, 11]
+    writer.replicate(batch_of(2, [b"aborted" * 9] * 30, 7))
+    writer.replicate(marker(32, 7, control.ControlType.ABORT) + batch_of(33, [b"new"] * 10))
+    assert offsets(records) == [0, 1]
+    assert offsets(reader.records(isolation=COMMITTED)) == [0, 1, *range(33, 43)]
 
 
-def test_a_scan_of_what_was_cut_meanwhile_hides_no_end_of_a_transaction(writer: Log) -> None:
-    """The bytes that were missing at one moment are no damage, neither then nor later."""
+def test_a_scan_for_transactions_of_what_was_cut_meanwhile_is_forgotten(writer: Log) -> None:
+    """Written again and longer, the file still has what was the last batch then; what follows is another log's."""
     writer.replicate(batch_of(0, [b"open"], 7))
-    for _ in range(5):
-        writer.append((b"k", b"old" * 30))
+    for offset in range(1, 6):
+        writer.replicate(batch_of(offset, [b"old" * 60]))
     with kafkalog.open(writer.path) as view:
         source = view._source
         writer.truncate_to(3)
         assert source.open_transactions == {7: 0}  # a scan of the log as of the last look
-        assert source.undecided_at_end() is None
-        writer.append([(b"k", b"new")] * 3)
-        writer.replicate(marker(6, 7, control.ControlType.COMMIT))
-        assert offsets(view.records(isolation=COMMITTED)) == [0, 1, 2, 3, 4, 5]
+        writer.replicate(batch_of(3, [b"aborted"], 9) + marker(4, 9, control.ControlType.ABORT))
+        for offset in range(5, 10):
+            writer.replicate(batch_of(offset, [b"newer" * 60]))
+        writer.replicate(marker(10, 7, control.ControlType.COMMIT))
+        assert offsets(view.records(isolation=COMMITTED)) == [0, 1, 2, *range(5, 10)]
+        assert view.problems == ()
 
 
 def test_the_end_of_a_segment_is_no_gap_if_other_records_are_in_its_place(writer: Log, reader: Log) -> None:

@@ -88,7 +88,6 @@ class LogView(Closing):
         self.state = self._watch.listed(None)  # replaced under self._lock, read without
         """Immutable result of the last look; another object after a look that found a change."""
         self._transactions = Transactions(self.path, fs=fs)
-        self._damage_cuts = 0  # `cuts` of the state in which a scan for transactions met damage
         self.fs = fs
         """File system used for reading."""
         self._clock = clock
@@ -368,15 +367,12 @@ class LogView(Closing):
         return self._of_transactions(lambda state: self._transactions.aborted_ranges(state, first_offset, next_offset))
 
     def _of_transactions(self, query: Callable[[ViewState], T]) -> T:
-        """Return `query(state)`; repeat it if its scan met damage where the owner has cut the log since the last look."""
+        """Return `query(state)`; repeat it if it met damage, and the owner has cut the log since the last look."""
         for _ in range(LOOKS):
             cuts = self.state.cuts
-            if self._transactions.has_met_damage and self._damage_cuts != cuts:
-                self._transactions.forget()
             found = self._retry_if_changed(query)
             if not self._transactions.has_met_damage:
                 break
-            self._damage_cuts = cuts
             self.refresh()
             if self.state.cuts == cuts:
                 break

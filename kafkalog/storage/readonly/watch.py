@@ -53,8 +53,8 @@ class ViewState:
     """
 
     __slots__ = (
-        "active", "checkpoints", "cuts", "end", "end_position", "high_watermark", "length", "log_end_offset", "mtime_ns",
-        "segments", "start_offset",
+        "active", "checkpoints", "cuts", "end", "end_position", "high_watermark", "length", "log_end_offset",
+        "mtime_ns", "segments", "start_offset",
     )  # fmt: skip
 
     def __init__(
