@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+import kafkalog.aio
 from kafkalog import control
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.log.log import Log
@@ -169,3 +171,30 @@ def test_a_cursor_in_a_reference_cycle_is_released(writer: Log, tmp_path: Path, 
         gc.collect()
     assert not failures
     writer.cursor("billing", store=tmp_path / "cursors").close()
+
+
+def test_a_tail_notices_a_log_that_was_truncated_and_has_grown_beyond_it(writer: Log, reader: Log) -> None:
+    writer.append([(b"k", b"old")] * 10)
+    tail = reader.tail(start=0)
+    assert [next(tail).offset for _ in range(10)] == [*range(10)]
+    writer.append((b"k", b"more"))
+    writer.truncate_to(11)  # nothing
+    assert next(tail).value == b"more"
+    writer.truncate_to(5)
+    writer.append([(b"k", b"new")] * 10)
+    with pytest.raises(OffsetOutOfRange, match="record 10 differs from the one that was read: the log was truncated"):
+        next(tail)
+
+
+def test_an_asynchronous_tail_notices_it_too(writer: Log, reader: Log) -> None:
+    async def follow() -> None:
+        writer.append([(b"k", b"old")] * 10)
+        tail = kafkalog.aio.wrap(reader).tail(start=0)
+        assert [(await anext(tail)).offset for _ in range(10)] == [*range(10)]
+        writer.truncate_to(5)
+        writer.append([(b"k", b"new")] * 10)
+        with pytest.raises(OffsetOutOfRange, match="record 9 differs"):
+            await anext(tail)
+        await tail.aclose()
+
+    asyncio.run(follow())
