@@ -198,3 +198,17 @@ def test_an_asynchronous_tail_notices_it_too(writer: Log, reader: Log) -> None:
         await tail.aclose()
 
     asyncio.run(follow())
+
+
+@pytest.mark.parametrize("how", ["scan", "records"])
+def test_a_condition_on_times_is_looked_up_again_after_a_truncation(writer: Log, reader: Log, how: str) -> None:
+    """Where matching records begin was found in the log before."""
+    where = "timestamp >= 500"
+    for number in range(20):
+        writer.append((b"k", b"old", number * 100))
+    scan, records = reader.scan(["offset"], where=where), reader.records(where=where)
+    writer.truncate_to(2)
+    for number in range(2, 20):
+        writer.append((b"k", b"new", number * 1000))
+    found = scan.table()["offset"].to_pylist() if how == "scan" else offsets(records)
+    assert found == [*range(2, 20)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from kafkalog.keys.ranges import KeyRanges
 from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks, check_end
-from kafkalog.reading.source import isolation_of
+from kafkalog.reading.source import isolation_of, truncation_count, was_truncated
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class PrunedScan(LogScan):
     log's end is met unless the bounds rule out the offsets there: its records may have had any time and key.
     """
 
-    __slots__ = ("_end", "_keys", "_spans", "_times")
+    __slots__ = ("_asked", "_cuts", "_end", "_keys", "_spans", "_times")
 
     def __init__(
         self,
@@ -51,11 +52,27 @@ class PrunedScan(LogScan):
         **options: Any,
     ) -> None:
         self._keys = keys
-        self._spans = narrowed(log._source, start, stop, bounds)
+        self._asked = start, stop, bounds
         self._end = stop if _may_lie_behind(log._source, stop, bounds) else -1
         self._times = bounds.times
-        first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
-        super().__init__(log, first, last, columns, **options)
+        super().__init__(log, start, stop, columns, **options)
+        self._narrow()
+
+    def _narrow(self) -> None:
+        """Find the parts of the range that are read, as the log is now."""
+        source = self.log._source
+        start, stop, bounds = self._asked
+        self._cuts = truncation_count(source)
+        self._spans = narrowed(source, start, stop, bounds)
+        self.start, self.stop = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
+
+    def as_now(self) -> PrunedScan:
+        """Return the scan of the same range in the log as it is now: after a truncation others may be in bounds."""
+        if not was_truncated(self.log._source, self._cuts):
+            return self
+        found = copy(self)
+        found._narrow()
+        return found
 
     def _chunks(self) -> Iterator[Chunk]:
         source = self.log._source
