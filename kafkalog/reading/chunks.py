@@ -98,7 +98,8 @@ def batch_chunks(
         retry = None
         if not extent.is_last:
             if start >= extent.bound:
-                refresh(log)  # a view may still have segments that were truncated away
+                if start < stop:
+                    refresh(log)  # a view may still have segments that were truncated away
             elif not was_truncated(log, count_before):  # else the gap may be one of another log
                 start = extent.bound
             continue
