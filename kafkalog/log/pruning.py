@@ -56,22 +56,19 @@ class PrunedScan(LogScan):
         self._end = stop if _may_lie_behind(log._source, stop, bounds) else -1
         self._times = bounds.times
         super().__init__(log, start, stop, columns, **options)
-        self._narrow()
+        self._cuts = truncation_count(log._source)
+        self._read_only(narrowed(log._source, start, stop, bounds))
 
-    def _narrow(self) -> None:
-        """Find the parts of the range that are read, as the log is now."""
-        source = self.log._source
-        start, stop, bounds = self._asked
-        self._cuts = truncation_count(source)
-        self._spans = narrowed(source, start, stop, bounds)
-        self.start, self.stop = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
+    def _read_only(self, spans: Spans) -> None:
+        self._spans = spans
+        self.start, self.stop = (spans[0][0], spans[-1][1]) if spans else self._asked[:1] * 2
 
     def as_now(self) -> PrunedScan:
         """Return the scan of the same range in the log as it is now: after a truncation others may be in bounds."""
         if not was_truncated(self.log._source, self._cuts):
             return self
         found = copy(self)
-        found._narrow()
+        found._read_only(narrowed(self.log._source, *self._asked, by_time=False))  # what is missing there is met
         return found
 
     def _chunks(self) -> Iterator[Chunk]:
@@ -137,7 +134,7 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
         build_when_rolled(log, TimeRangesBuilder(None if isinstance(store, bool) else store), BUILD_TASK)
 
 
-def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
+def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds, *, by_time: bool = True) -> Spans:
     """Return the parts of [start, stop) that may hold records within the bounds, by offset, partition and time index.
 
     Damage that keeps the index from being searched leaves the times alone: reading meets it.
@@ -146,7 +143,7 @@ def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
     if start >= stop or bounds.nothing or not shared(bounds.partitions, ((partition, partition + 1),)):
         return ()
     spans = shared(((start, stop),), bounds.offsets)
-    since_ms = bounds.times[0][0]
+    since_ms = bounds.times[0][0] if by_time else 0
     if spans and since_ms > 0:
         first = _first_since(source, since_ms)
         spans = shared(spans, ((first, MAX),)) if first is not None else ()
