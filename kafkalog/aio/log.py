@@ -19,7 +19,7 @@ from kafkalog.log.log import Log
 from kafkalog.log.open import open as open_log
 from kafkalog.reading.chunks import check_end
 from kafkalog.reading.source import isolation_of
-from kafkalog.reading.tail import Waiting, check_timeout
+from kafkalog.reading.tail import Place, Waiting, check_timeout
 from kafkalog.records.batch import RecordBatch
 from kafkalog.types import Isolation, LogAppendInfo, OffsetAndTimestamp, TopicPartition
 from kafkalog.util.keywords import unknown_keyword
@@ -350,14 +350,18 @@ class AsyncLog:
         if position < 0:
             position = max(position + await self._end(level), await self.start_offset())
         waiting = Waiting(timeout)
+        place = await self._run(Place, self.log._source, position)
         while True:
             end = await self._end(level)
+            await self._run(place.check)
             if end < position <= await self.end_offset():
                 end = position  # the isolation level hides the records in between for now
             if end != position:
-                async for record in self.records(position, None if end < position else end, isolation=isolation):
-                    yield record
+                last = None
+                async for last in self.records(position, None if end < position else end, isolation=isolation):
+                    yield last
                 position = end
+                await self._run(place.move, position, last)
                 waiting.restart()
                 continue
             await self._run(check_end, self.log._source, position, level == "committed", None)

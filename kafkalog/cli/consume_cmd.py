@@ -305,16 +305,20 @@ class _Consumer:
 
     def _follow(self, views: list[LogView], starts: list[int], templates: list[Pieces], meter: Meter) -> None:
         """Print new records as they arrive, until -c is reached or each partition has passed the end time."""
-        from kafkalog.reading.tail import Waiting
+        from kafkalog.reading.tail import Place, Waiting
 
         waiting = Waiting(None)
+        places = [Place(view, start) for view, start in zip(views, starts, strict=True)]
         while self.left != 0 and not all(self._past_end_time(view) for view in views):
             has_news = False
             for number, view in enumerate(views):
                 view.refresh()
+                places[number].check()
                 next_offset = self._write(view, starts[number], templates[number], meter)
-                has_news = has_news or next_offset != starts[number]
-                starts[number] = next_offset
+                if next_offset != starts[number]:
+                    has_news = True
+                    starts[number] = next_offset
+                    places[number].move(next_offset)
             if has_news:
                 self.out.flush()
                 waiting.restart()

@@ -202,7 +202,7 @@ class CursorFile:
         if lock is None:
             return
         try:
-            if os.getpid() == self._pid:
+            if os.getpid() == self._pid and not lock.closed:  # a garbage collection may have closed it before
                 fcntl.flock(lock.fileno(), fcntl.LOCK_UN)
         finally:
             lock.close()

@@ -379,6 +379,8 @@ def _run_all(steps: Iterable[Callable[[], object]]) -> None:
 
 def _retire(handle: Log) -> None:
     opened = handle._opened
+    if handle._keys is not None:
+        handle._keys.release()
     if isinstance(opened, StoreLog):
         opened.retire()
 

@@ -131,6 +131,14 @@ class KeyLookup:
         with self.parts.lock:
             self.parts.forget()
 
+    def release(self) -> None:
+        """Release the files of the indexes: the log is being closed, and a mapping may still have this."""
+        if self.parts.lock.acquire(blocking=False):  # else a look-up is going on, perhaps in this thread
+            try:
+                self.parts.forget()
+            finally:
+                self.parts.lock.release()
+
     def get(
         self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
     ) -> Record | None:

@@ -76,8 +76,8 @@ class Parts:
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
-        self._segments = None
-        self._closed = {}
+        self._segments = self._end_parts = None
+        self._closed, self._parts = {}, []
         self._drop_reader()
 
     def current(self, skipped: list[Skipped] | None = None) -> list[Part]:

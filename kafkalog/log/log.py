@@ -298,7 +298,9 @@ class Log:
         True
         """
         opened = self._opened
-        self._keys = None  # and the files of its key indexes
+        keys, self._keys = self._keys, None
+        if keys is not None:
+            keys.release()
         for builder in self._builders:
             builder.stop()
         if opened is not None:

@@ -127,7 +127,8 @@ def matching_rows(
     `tell` is called after each chunk with its bytes and the next offset; an exception of it ends the reading. All
     records before an error are yielded before it is raised.
     """
-    scan = typed.scan
+    scan = typed.scan.as_now()
+    typed = TypedScan(scan, typed.selection)
     source = scan.log._source
     committed = isolation_of(scan.isolation) == "committed"
     visible = visible_chunks(source, scan._chunks(), committed, scan.stop, scan._skipped)

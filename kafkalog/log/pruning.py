@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from kafkalog.keys.ranges import KeyRanges
 from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks, check_end
-from kafkalog.reading.source import isolation_of
+from kafkalog.reading.source import isolation_of, truncation_count, was_truncated
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class PrunedScan(LogScan):
     log's end is met unless the bounds rule out the offsets there: its records may have had any time and key.
     """
 
-    __slots__ = ("_end", "_keys", "_spans", "_times")
+    __slots__ = ("_asked", "_cuts", "_end", "_keys", "_spans", "_times")
 
     def __init__(
         self,
@@ -51,11 +52,24 @@ class PrunedScan(LogScan):
         **options: Any,
     ) -> None:
         self._keys = keys
-        self._spans = narrowed(log._source, start, stop, bounds)
+        self._asked = start, stop, bounds
         self._end = stop if _may_lie_behind(log._source, stop, bounds) else -1
         self._times = bounds.times
-        first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
-        super().__init__(log, first, last, columns, **options)
+        super().__init__(log, start, stop, columns, **options)
+        self._cuts = truncation_count(log._source)
+        self._read_only(narrowed(log._source, start, stop, bounds))
+
+    def _read_only(self, spans: Spans) -> None:
+        self._spans = spans
+        self.start, self.stop = (spans[0][0], spans[-1][1]) if spans else self._asked[:1] * 2
+
+    def as_now(self) -> PrunedScan:
+        """Return the scan of the same range in the log as it is now: after a truncation others may be in bounds."""
+        if not was_truncated(self.log._source, self._cuts):
+            return self
+        found = copy(self)
+        found._read_only(narrowed(self.log._source, *self._asked, by_time=False))  # what is missing there is met
+        return found
 
     def _chunks(self) -> Iterator[Chunk]:
         source = self.log._source
@@ -120,7 +134,7 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
         build_when_rolled(log, TimeRangesBuilder(None if isinstance(store, bool) else store), BUILD_TASK)
 
 
-def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
+def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds, *, by_time: bool = True) -> Spans:
     """Return the parts of [start, stop) that may hold records within the bounds, by offset, partition and time index.
 
     Damage that keeps the index from being searched leaves the times alone: reading meets it.
@@ -129,7 +143,7 @@ def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
     if start >= stop or bounds.nothing or not shared(bounds.partitions, ((partition, partition + 1),)):
         return ()
     spans = shared(((start, stop),), bounds.offsets)
-    since_ms = bounds.times[0][0]
+    since_ms = bounds.times[0][0] if by_time else 0
     if spans and since_ms > 0:
         first = _first_since(source, since_ms)
         spans = shared(spans, ((first, MAX),)) if first is not None else ()

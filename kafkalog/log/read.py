@@ -258,14 +258,9 @@ def offset_for_time(
 
 def _find_time(log: Log, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
     source = log._source
-    if timestamp < 0:
-        if timestamp < -3:
-            raise IllegalArgument(
-                f"time {timestamp} is before 1970", hint="no record has a negative timestamp"
-            )
-        refresh(source)
-    found = source.offset_for_time(timestamp, isolation)
-    if found is None:
-        refresh(source)  # the record may be newer than the last refresh
-        found = source.offset_for_time(timestamp, isolation)
-    return found
+    if timestamp < -3:
+        raise IllegalArgument(
+            f"time {timestamp} is before 1970", hint="no record has a negative timestamp"
+        )
+    refresh(source)
+    return source.offset_for_time(timestamp, isolation)

@@ -187,6 +187,10 @@ class LogScan(ColumnScan):
             for columns in map_ahead(self._decode, _jobs(group)):
                 yield from columns
 
+    def as_now(self) -> LogScan:
+        """Return the scan to read; one that found at its creation what it need not read finds that again."""
+        return self
+
     def with_values_of(self, keys: frozenset[bytes] | None) -> LogScan:
         """Return this scan with empty values beside all other keys, which a condition rules out; None is any key.
 

@@ -108,7 +108,7 @@ class TypedScan(ArrowScan):
 
         selection = self.selection
         selection.undecodable = 0
-        for piece in self.scan.with_values_of(selection.keys_of_values):
+        for piece in self.scan.as_now().with_values_of(selection.keys_of_values):
             batch = selection.batch(pyarrow.record_batch(piece))
             if batch.num_rows:
                 yield batch

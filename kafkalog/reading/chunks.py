@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.record import RecordIterator
-from kafkalog._core.log.txns import has_transactions, visible_rows
+from kafkalog._core.log.txns import AbortedRanges, has_transactions, visible_rows
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
@@ -97,14 +97,19 @@ def batch_chunks(
             continue
         retry = None
         if not extent.is_last:
-            start = max(start, extent.bound)
+            if start >= extent.bound:
+                if start < stop:
+                    refresh(log)  # a view may still have segments that were truncated away
+            elif not was_truncated(log, count_before):  # else the gap may be one of another log
+                start = extent.bound
             continue
         if start == before and not was_truncated(log, count_before):
+            if extent.bound >= stop:
+                break
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
                     f"the log was truncated to {log.log_end_offset} during the read", path=log.path, offset=start
                 )
-            break
     check_tail(log, stop, skipped)
 
 
@@ -207,32 +212,65 @@ def visible_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks, up to `stop`, with only the batches that a consumer sees: no control batches.
 
-    With `committed`, batches of aborted transactions are left out, and `chunks` must end by the last stable offset.
+    With `committed`, batches of aborted transactions are left out, and `stop` is at most the last stable offset.
     Raises HiddenEnd, a CorruptRecord, at records of a transaction whose end lies in damage; with `skipped` its
-    producer's next marker decides.
+    producer's next marker decides. Raises OffsetOutOfRange where the log was truncated and written again, and its
+    transactions are not decided.
     """
-    hidden = _undecided_at_end(log, stop) if committed and skipped is None and stop < log.log_end_offset else None
-    for chunk in chunks:
-        aborted, undecided, last = None, None, chunk.last
-        if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
-            first_offset = chunk.batches.base_offset(chunk.first)
-            aborted = log.aborted_ranges(first_offset, chunk.next_offset)
-            if skipped is None and log.has_damaged_transactions:
-                undecided = log.undecided(first_offset, min(chunk.next_offset, stop)) or _undecided_at_end(log, stop)
-            undecided = undecided or hidden
-        while undecided is not None and last > chunk.first:
-            if chunk.batches.base_offset(last - 1) < undecided.first_offset:
-                break
-            last -= 1
-        visible = visible_rows(chunk.batches, chunk.first, last, aborted)
-        if visible is chunk.batches:
-            yield chunk if last == chunk.last else chunk._replace(last=last)
-        elif len(visible):
-            yield chunk._replace(batches=visible, first=0, last=len(visible))
-        if last < chunk.last and undecided is not None:
-            raise undecided.error()
-    if committed and skipped is None:
+    if not committed:
+        for chunk in chunks:
+            yield from _visible(chunk, chunk.last, None)
+        return
+    refresh(log)
+    hidden = _undecided_at_end(log, stop) if skipped is None and stop < log.log_end_offset else None
+    chunks = iter(chunks)
+    while True:
+        refresh(log)
+        count_before = truncation_count(log)
+        found = next(chunks, None)
+        if found is None:
+            break
+        if not has_transactions(found.batches, found.first, found.last):
+            yield from _visible(found, found.last, None)
+            continue
+        first_offset, end = found.batches.base_offset(found.first), min(found.next_offset, stop)
+        aborted, undecided = log.aborted_ranges(first_offset, found.next_offset), None
+        if skipped is None and log.has_damaged_transactions:
+            undecided = log.undecided(first_offset, end) or _undecided_at_end(log, stop)
+        undecided = undecided or hidden
+        stable = log.last_stable_offset
+        if was_truncated(log, count_before):
+            stable = first_offset  # the batches may be those of before, and the transactions those of after
+        bound = end if undecided is None else undecided.first_offset
+        last = _rows_below(found, min(bound, stable)) if stable < end or undecided is not None else found.last
+        yield from _visible(found, last, aborted)
+        if last < found.last:
+            raise _truncated(log, stable) if undecided is None or stable < bound else undecided.error()
+    if skipped is None:
         check_transactions(log, stop)
+
+
+def _visible(chunk: Chunk, last: int, aborted: AbortedRanges | None) -> Iterator[Chunk]:
+    """Yield the chunk up to row `last` with only the batches that a consumer sees, if there are any."""
+    visible = visible_rows(chunk.batches, chunk.first, last, aborted)
+    if visible is chunk.batches:
+        yield chunk if last == chunk.last else chunk._replace(last=last)
+    elif len(visible):
+        yield chunk._replace(batches=visible, first=0, last=len(visible))
+
+
+def _rows_below(chunk: Chunk, offset: int) -> int:
+    """Return the row after the last one of the chunk that begins below `offset`."""
+    last = chunk.last
+    while last > chunk.first and chunk.batches.base_offset(last - 1) >= offset:
+        last -= 1
+    return last
+
+
+def _truncated(log: LogSource, offset: int) -> OffsetOutOfRange:
+    """Return the error of a read of committed records that met others than those that were there at its start."""
+    what = f"the log was truncated during the read, and what was written since is not decided from {offset} on"
+    return OffsetOutOfRange(what, path=log.path, offset=offset)
 
 
 def check_transactions(log: LogSource, stop: int) -> None:

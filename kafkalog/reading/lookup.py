@@ -9,6 +9,7 @@ from kafkalog.errors import OffsetOutOfRange
 from kafkalog.reading.chunks import records
 from kafkalog.reading.source import out_of_range, refresh
 from kafkalog.storage.fast_lookup import record_at_offset
+from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
@@ -20,8 +21,10 @@ def record_at(log: LogSource, offset: int) -> Record:
     Raises OffsetOutOfRange (a LookupError) outside the log and at an offset without a record: in a gap that compaction
     left, or at a control record, the error names the next offset with a record.
     """
+    if isinstance(log, LogView):
+        log.refresh()
     segment = log.segment_of(offset)
-    if segment is None:  # not in the log at the last refresh
+    if segment is None:
         refresh(log)
         end = log.log_end_offset
         if offset < 0:

@@ -79,16 +79,19 @@ def end_of(log: LogSource, isolation: Isolation) -> int:
 
 
 def truncation_count(log: LogSource) -> int:
-    """Return the number of truncations, for a later `was_truncated`."""
-    return 0 if isinstance(log, LogView) else log.truncation_count
+    """Return the number of truncations, of a view those that a look has found, for a later `was_truncated`."""
+    return log.state.cuts if isinstance(log, LogView) else log.truncation_count
 
 
 def was_truncated(log: LogSource, before: int) -> bool:
-    """Return True if an open log was truncated since `truncation_count` returned `before`.
+    """Return True if the log was truncated since `truncation_count` returned `before`.
 
-    Waits for a truncation in progress. Truncations by another process show in the files only.
+    Waits for a truncation in progress. A view looks at its files again, which show those by another process.
     """
-    return not isinstance(log, LogView) and log.truncation_count_when_idle() != before
+    if isinstance(log, LogView):
+        log.refresh()
+        return log.state.cuts != before
+    return log.truncation_count_when_idle() != before
 
 
 def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:

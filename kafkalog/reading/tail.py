@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_end, records
-from kafkalog.reading.source import end_of, out_of_range, refresh
+from kafkalog.reading.lookup import record_at
+from kafkalog.reading.source import end_of, out_of_range, refresh, truncation_count
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
@@ -63,6 +64,50 @@ class Waiting:
         return True
 
 
+class Place:
+    """A reader's place at the end of a log, with the record before it: both should be there at its next look."""
+
+    __slots__ = ("_before", "_cuts", "_log", "offset")
+
+    def __init__(self, log: LogSource, offset: int) -> None:
+        self._log = log
+        self._cuts = truncation_count(log)
+        self._before: Record | None = None
+        self.move(offset)
+
+    def move(self, offset: int, last: Record | None = None) -> None:
+        """Move to an offset up to which the log was read; `last` is the last record of that, if it is at hand."""
+        self.offset = offset
+        self._before = self._record_at(offset - 1) if last is None else last
+
+    def check(self) -> None:
+        """Raise OffsetOutOfRange if the log was truncated below the place, even if it was written again since.
+
+        That shows in the record before the place, unless it is the same, or there was none. It may be redacted.
+        """
+        log, before = self._log, self._before
+        if log.log_end_offset < self.offset:
+            raise out_of_range(log, self.offset)
+        cuts = truncation_count(log)
+        if cuts == self._cuts:
+            return
+        self._cuts = cuts
+        now = None if before is None else self._record_at(before.offset)
+        if now is None or before is None or now == before:
+            return
+        if now.value or now.headers or now.timestamp != before.timestamp:
+            what = f"record {now.offset} differs from the one that was read: the log was truncated and appended to"
+            raise OffsetOutOfRange(what, path=log.path, offset=self.offset)
+
+    def _record_at(self, offset: int) -> Record | None:
+        if not self._log.log_start_offset <= offset < self._log.log_end_offset:
+            return None
+        try:
+            return record_at(self._log, offset)
+        except KafkalogError:
+            return None  # a gap, a control record, damage
+
+
 def tail(
     log: LogSource,
     start: int,
@@ -74,18 +119,22 @@ def tail(
     """Yield the records from `start`, new ones included, until none arrives for `timeout` seconds.
 
     None waits forever. The log is refreshed after 1 ms at first and, without new records, after 50 ms at most. Raises
-    OffsetOutOfRange if the log is truncated below, or deleted beyond, the next offset; LogClosed if it is closed
-    meanwhile. The iterator keeps a reference to `owner`.
+    OffsetOutOfRange if the log is truncated below (see `Place`), or deleted beyond, the next offset; LogClosed if it
+    is closed meanwhile. The iterator keeps a reference to `owner`.
     """
     waiting = Waiting(timeout)
+    refresh(log)
+    place = Place(log, start)
     while True:
         refresh(log)
-        if log.log_end_offset < start:
-            raise out_of_range(log, start)
+        place.check()
         end = end_of(log, isolation)
         if end > start:
-            yield from records(log, start, end, committed=isolation == "committed", skipped=skipped)
+            last = None
+            for last in records(log, start, end, committed=isolation == "committed", skipped=skipped):
+                yield last
             start = end
+            place.move(end, last)
             waiting.restart()
             continue
         check_end(log, start, isolation == "committed", skipped)

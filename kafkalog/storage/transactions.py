@@ -129,6 +129,7 @@ class Transactions:
         self._lock = threading.Lock()
         self._tail: _Tail | None = None
         self._end_offset = 0  # of the log, as of the last query
+        self._cuts = 0  # likewise: what a view had scanned of a log that was cut meanwhile may have been half of each
         self._before: dict[int, tuple[object, _SegmentTxns]] = {}
         self._ranges: dict[int, tuple[object, AbortedRanges]] = {}
         self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a function that checks again
@@ -153,6 +154,12 @@ class Transactions:
     def is_damaged(self) -> bool:
         """True if there are problems."""
         return bool(self._problems)
+
+    @property
+    def has_met_damage(self) -> bool:
+        """True if the scan of the log's end met damage."""
+        tail = self._tail
+        return tail is not None and bool(tail.damage.places)
 
     def _forget(self) -> None:
         self._tail = None
@@ -246,7 +253,8 @@ class Transactions:
         """Extend the tail to the log's end."""
         segments = log.segments
         tail, self._end_offset = self._tail, log.log_end_offset
-        if tail is None or not tail.still_holds(segments):
+        cuts, self._cuts = self._cuts, getattr(log, "cuts", 0)
+        if tail is None or cuts != self._cuts or not tail.still_holds(segments):
             self._forget()
             tail = self._begin(segments, log.log_end_offset)
         self._tail = None  # an interrupted scan starts over

@@ -168,6 +168,23 @@ def test_it_follows_what_another_process_writes(data: Path) -> None:
     assert (out, errors, running.returncode) == (b"newer\n", b"", 0)
 
 
+@pytest.mark.parametrize("count", [0, 20])
+def test_it_says_that_what_it_follows_was_truncated(data: Path, count: int) -> None:
+    """Also if the log has grown beyond its place since, with other records."""
+    running = started("consume", "-d", data, "-t", "t", "-p", "0", "-o", "8", "--follow")
+    assert running.stdout is not None
+    assert [running.stdout.readline() for _ in range(2)] == [b"0/8\n", b"0/9\n"]
+    ok("produce", "-d", data, "-t", "t", "-p", "0", stdin=b"new\n")
+    assert running.stdout.readline() == b"new\n"
+    with library.open(data / "t-0", "a") as log:
+        log.truncate_to(3)
+        for number in range(count):
+            log.append(b"other %d" % number)
+    out, errors = running.communicate(timeout=60)
+    assert (out, running.returncode) == (b"", 1)
+    assert b"the log holds offsets [0, 3)" in errors or b"the log was truncated and appended to" in errors
+
+
 def test_ctrl_c_ends_following(data: Path) -> None:
     running = started("consume", "-d", data, "-t", "t", "--follow", "-u")
     assert running.stdout is not None

@@ -128,12 +128,12 @@ class LogView(Closing):
 
         It may reach the log end, since the checkpointed high watermark lags behind. StorageError.
         """
-        return self._retry_if_changed(self._last_stable_offset)
+        return self._of_transactions(self._last_stable_offset)
 
     @property
     def open_transactions(self) -> dict[int, int]:
         """First offset of each open transaction, by producer id. StorageError."""
-        return self._retry_if_changed(self._transactions.open_transactions)
+        return self._of_transactions(self._transactions.open_transactions)
 
     @property
     def leader_epoch(self) -> int:
@@ -352,11 +352,11 @@ class LogView(Closing):
 
     def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
         """Return the first transaction with records in this range whose end may be hidden by damage."""
-        return self._retry_if_changed(lambda state: self._transactions.undecided(state, first_offset, next_offset))
+        return self._of_transactions(lambda state: self._transactions.undecided(state, first_offset, next_offset))
 
     def undecided_at_end(self) -> Undecided | None:
         """Return the transaction at the last stable offset if damage may hide its end, also damage at the log's end."""
-        found = self._retry_if_changed(self._transactions.undecided_at_end)
+        found = self._of_transactions(self._transactions.undecided_at_end)
         if found is not None or (damage := self.tail_damage) is None:
             return found
         opened = min(self.open_transactions.items(), key=itemgetter(1), default=None)
@@ -364,7 +364,19 @@ class LogView(Closing):
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """Return the aborted transactions that records in this range, below the last stable offset, may belong to."""
-        return self._retry_if_changed(lambda state: self._transactions.aborted_ranges(state, first_offset, next_offset))
+        return self._of_transactions(lambda state: self._transactions.aborted_ranges(state, first_offset, next_offset))
+
+    def _of_transactions(self, query: Callable[[ViewState], T]) -> T:
+        """Return `query(state)`; repeat it if it met damage, and the owner has cut the log since the last look."""
+        for _ in range(LOOKS):
+            cuts = self.state.cuts
+            found = self._retry_if_changed(query)
+            if not self._transactions.has_met_damage:
+                break
+            self.refresh()
+            if self.state.cuts == cuts:
+                break
+        return found
 
     def _retry_if_changed(self, query: Callable[[ViewState], T]) -> T:
         """Return `query(state)`; refresh and retry if a file is missing or was truncated or rewritten."""

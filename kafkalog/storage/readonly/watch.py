@@ -48,12 +48,13 @@ class Checkpointed(NamedTuple):
 class ViewState:
     """Result of one look at the directory: the segments, and the log's start and end.
 
-    `length` and `mtime_ns` are those of the last segment's file before it was read.
+    `length` and `mtime_ns` are those of the last segment's file before it was read. `cuts` is the number of looks so
+    far that found the end of the look before gone: the log was truncated.
     """
 
     __slots__ = (
-        "active", "checkpoints", "end", "end_position", "high_watermark", "length", "log_end_offset", "mtime_ns",
-        "segments", "start_offset",
+        "active", "checkpoints", "cuts", "end", "end_position", "high_watermark", "length", "log_end_offset",
+        "mtime_ns", "segments", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -63,8 +64,10 @@ class ViewState:
         checkpoints: Checkpointed,
         length: int,
         mtime_ns: int,
+        cuts: int = 0,
     ) -> None:
         self.segments = segments
+        self.cuts = cuts
         self.active = segments.active
         self.end = end
         self.log_end_offset: int = end.next_offset
@@ -164,8 +167,10 @@ class DirectoryWatch:
         last.is_last, last.is_elsewhere, last.following = True, None, None
         checkpoints = self._checkpointed()
         known_end = old.end if old is not None and was_last and old.active is last else None
-        end, length, mtime_ns = self._end_of(last, known_end)
-        return ViewState(segments, end, checkpoints, length, mtime_ns)
+        was_cut = old is not None and known_end is None and _was_cut(old, segments)
+        end, length, mtime_ns, ends_elsewhere = self._end_of(last, known_end)
+        cuts = 0 if old is None else old.cuts + (was_cut or ends_elsewhere)
+        return ViewState(segments, end, checkpoints, length, mtime_ns, cuts)
 
     def _segment_of(
         self, entry: UnopenedSegment, known: dict[tuple[int, int], ViewSegment]
@@ -182,28 +187,29 @@ class DirectoryWatch:
         stat = state.active.stat()
         if stat.st_size == state.length and stat.st_mtime_ns == state.mtime_ns and not self._fresh_file(stat):
             return state
-        end, length, mtime_ns = self._end_of(state.active, state.end)
-        if end == state.end and length == state.length and mtime_ns == state.mtime_ns:
+        end, length, mtime_ns, was_cut = self._end_of(state.active, state.end)
+        if end == state.end and length == state.length and mtime_ns == state.mtime_ns and not was_cut:
             return state
-        return ViewState(state.segments, end, state.checkpoints, length, mtime_ns)
+        return ViewState(state.segments, end, state.checkpoints, length, mtime_ns, state.cuts + was_cut)
 
     def _fresh_file(self, stat: os.stat_result) -> bool:
         return self._clock.milliseconds() - stat.st_mtime_ns // 1_000_000 < FRESH_MS
 
-    def _end_of(self, last: ViewSegment, known: SegmentEnd | None) -> tuple[SegmentEnd, int, int]:
-        """Return the end of the last segment, with the length and time of its file before the look.
+    def _end_of(self, last: ViewSegment, known: SegmentEnd | None) -> tuple[SegmentEnd, int, int, bool]:
+        """Return the end of the last segment, the length and time of its file before the look, and if `known` is gone.
 
         The walk starts at `known` if that is still valid, else at the last index entry, else at the start.
         """
         file = last.file  # opened first: `stat` then asks the file itself
         stat = last.stat()
         last.set_size(stat.st_size)
-        if known is None or known.size > stat.st_size or not has_last_batch(file, known):
+        was_cut = known is not None and (known.size > stat.st_size or not has_last_batch(file, known))
+        if known is None or was_cut:
             last.forget_indexes()
             known = last.advised_end() or empty_end(last.base_offset)
         end = find_end(file, last.base_offset, known, stat.st_size)
         last.set_size(end.size)
-        return end, stat.st_size, stat.st_mtime_ns
+        return end, stat.st_size, stat.st_mtime_ns, was_cut
 
     def _checkpointed(self) -> Checkpointed:
         """Read the partition's entries in the checkpoints beside its directory; they lag behind a running broker."""
@@ -221,3 +227,16 @@ class DirectoryWatch:
         except (CorruptCheckpoint, StorageError) as error:
             problems.append(error)
             return None
+
+
+def _was_cut(old: ViewState, segments: LogSegments[ViewSegment]) -> bool:
+    """Return True if the last segment of `old`, with what follows now, lacks what was its end: only cuts remove that.
+
+    Below the log's start retention has removed it.
+    """
+    last = old.active
+    if last.base_offset < segments[0].base_offset:
+        return False
+    if segments.get(last.base_offset) is not last or old.end.size > last.size:
+        return True
+    return not has_last_batch(last.file, old.end)
