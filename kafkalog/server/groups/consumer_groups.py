@@ -183,7 +183,8 @@ class ConsumerGroups:
             if self.may_downgrade(group, {member_id}):
                 self.downgrade(group, {member_id})
                 return 0
-            self._table.store(fence(group, member_id))
+            topics = VisibleTopics(self._node.topics, lambda name: True, {})
+            self._table.store(fence(group, member_id, topics))
         except Refused as error:
             # retry after another session timeout
             self._table.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))
