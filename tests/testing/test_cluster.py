@@ -155,6 +155,26 @@ def test_leader_cut_off_from_its_peers_refuses_what_it_cannot_replicate(cluster:
     wait_until(lambda: produce(cluster, "healed") == 0)
 
 
+def partitions_of(link: Link, topic: str) -> int:
+    asked = METADATA | {"topics": [{"topic_id": None, "name": topic}]}
+    return len(link.call("metadata", 12, asked).topics[0].partitions)
+
+
+def test_topic_that_was_created_is_there_whoever_leads_later(cluster: KafkaCluster) -> None:
+    """The call waits for other nodes: it fails where the leader ends before one has the topic."""
+    cluster.create_topics({"kept": 2})
+    leader = cluster.leader
+    with Link(cluster.address(leader)) as link, ThreadPoolExecutor(1) as pool:
+        with cluster.cut_off(leader, clients=False, elect=False):
+            made = pool.submit(cluster.create_topics, {"lost": 2})
+            wait_until(lambda: partitions_of(link, "lost") == 2)
+            cluster.kill(leader, elect=False)
+            assert isinstance(made.exception(60), KafkalogError)
+    cluster.heal()
+    with Link(cluster.address(cluster.leader)) as link:
+        assert partitions_of(link, "kept") == 2
+
+
 def test_node_cut_off_from_clients_closes_their_connections(cluster: KafkaCluster) -> None:
     port = int(cluster.address(2).rpartition(":")[2])
     request = b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x07\xff\xff"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.groups.consumer_group import Partitions
+from kafkalog.util.java_hash import in_java_order
 
 Place = tuple[UUID, int]
 
@@ -76,6 +77,8 @@ class _Loads:
 
 def uniform(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
     """Assign partitions as evenly as possible; members keep as many of their partitions as possible."""
+    if len({one.topics for one in members.values()}) == 1:
+        return _uniform_for_same_topics(members, partitions)
     loads = _Loads(members, partitions)
     owner = _keep_previous(members, partitions, loads.assigned)
     missing = [
@@ -89,6 +92,30 @@ def uniform(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
         loads.assigned[loads.least(place[0])].add(place)
     _even_out(loads)
     return {member_id: _by_topic(places) for member_id, places in loads.assigned.items()}
+
+
+def _uniform_for_same_topics(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
+    """Assign partitions to members that read the same topics, by the steps of a broker and in its order of members."""
+    places = [(topic_id, number) for topic_id in sorted(partitions) for number in range(partitions[topic_id])]
+    assigned: dict[str, set[Place]] = {member_id: set() for member_id in sorted(members)}
+    owner = _keep_previous(members, partitions, assigned)
+    missing = [place for place in places if place not in owner]
+    quota, extras = divmod(len(places), len(members))
+    short = []
+    for position, member_id in enumerate(in_java_order(assigned)):
+        kept = sorted(assigned[member_id])
+        room = quota + (extras > 0)
+        missing += kept[room:]
+        assigned[member_id] = set(kept[:room])
+        if len(kept) < room and 0 < extras < len(members) - position:
+            room -= 1  # another member takes one more
+        elif extras:
+            extras -= 1
+        short.append((assigned[member_id], room))
+    left = iter(missing)
+    for own, room in short:
+        own.update(islice(left, room - len(own)))
+    return {member_id: _by_topic(own) for member_id, own in assigned.items()}
 
 
 def _keep_previous(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set[Place]]) -> dict[Place, str]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import mixed, records
-from kafkalog.server.groups.classic_group import ClassicGroup
+from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.groups.consumer_group import LEFT, ConsumerGroup, ConsumerMember, MemberState
 from kafkalog.server.groups.consumer_heartbeat import (
     Heartbeat,
@@ -94,7 +94,7 @@ class ConsumerGroups:
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
             return ConsumerGroup(group_id), ()
         if isinstance(group, ClassicGroup) and event.epoch == 0:
-            if group.is_empty:
+            if group.state is State.EMPTY:  # not one that waits for ids that it gave out
                 return ConsumerGroup(group_id), (records.tombstone(records.CLASSIC_GROUP, group_id),)
             return mixed.upgraded(group, topics, self.id_of, rules, self._node.config[POLICY])
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
@@ -183,7 +183,8 @@ class ConsumerGroups:
             if self.may_downgrade(group, {member_id}):
                 self.downgrade(group, {member_id})
                 return 0
-            self._table.store(fence(group, member_id))
+            topics = VisibleTopics(self._node.topics, lambda name: True, {})
+            self._table.store(fence(group, member_id, topics))
         except Refused as error:
             # retry after another session timeout
             self._table.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))

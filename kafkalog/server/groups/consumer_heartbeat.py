@@ -147,7 +147,7 @@ def heartbeat(group: ConsumerGroup, event: Heartbeat, topics: VisibleTopics, rul
     """Apply a heartbeat of a member or of a client that joins. Refused with the broker's error code."""
     draft = Draft(group)
     if event.epoch in (LEFT, LEFT_FOR_A_WHILE):
-        return _leave(draft, event)
+        return _leave(draft, event, topics)
     old, replaced = _find_member(group, event, rules)
     if replaced is not None:
         replace_static(draft, replaced, event.member_id)
@@ -361,7 +361,7 @@ def _reconcile(draft: Draft, member: ConsumerMember, owned: Partitions | None) -
     return after
 
 
-def _leave(draft: Draft, event: Heartbeat) -> HeartbeatResult:
+def _leave(draft: Draft, event: Heartbeat, topics: VisibleTopics) -> HeartbeatResult:
     group = draft.group
     member = group.members.get(event.member_id)
     if event.instance_id is not None:
@@ -372,15 +372,15 @@ def _leave(draft: Draft, event: Heartbeat) -> HeartbeatResult:
         after = member._replace(epoch=LEFT_FOR_A_WHILE, revoking=NO_PARTITIONS, state=MemberState.STABLE)
         draft.put(records.CURRENT_MEMBER, (member.id,), after.assignment_fields())
         return draft.result(after, LEFT_FOR_A_WHILE)
-    return fence(group, member.id)._replace(epoch=LEFT)
+    return fence(group, member.id, topics)._replace(epoch=LEFT)
 
 
-def fence(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
+def fence(group: ConsumerGroup, member_id: str, topics: VisibleTopics) -> HeartbeatResult:
     """Remove a member that left or timed out, and start an epoch that reassigns its partitions."""
     draft = Draft(group)
     draft.remove(member_id)
     draft.remove_unused_patterns()
-    draft.bump(group.metadata_hash if draft.group.members else 0)
+    draft.bump(topics_hash(draft.group, topics))
     if not draft.group.members:
         draft.put(records.TARGET, (), {"assignmentEpoch": draft.group.epoch})
     draft.group.has_current_topics = False

@@ -184,6 +184,8 @@ class GroupCoordinator:
                 return await self.mixed.join(group_id, event)
             if not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
+            if event.member_id:  # a former member: the group stays as it is
+                return Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
             try:
                 self.consumer.forget(group)
             except (KafkalogError, OSError) as failure:

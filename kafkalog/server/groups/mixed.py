@@ -218,7 +218,7 @@ def check_member(group: ConsumerGroup, member_id: str, instance_id: str | None, 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Return True if a classic member has to join again: to catch up, to revoke partitions, or to get free ones."""
-    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+    if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
 
@@ -243,6 +243,6 @@ def sync(group: ConsumerGroup, event: Syncing, name_of: NameOf) -> Synced:
     for sent, own in ((event.protocol_type, CONSUMER), (event.protocol, name)):
         if sent is not None and sent != own:
             return Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         return Synced(ErrorCode.REBALANCE_IN_PROGRESS)
     return Synced(0, CONSUMER, name, assignment_bytes(member.assigned, name_of, version_of(metadata)))

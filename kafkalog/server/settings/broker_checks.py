@@ -27,10 +27,12 @@ _NOT_HERE: Final = frozenset({
     "config.providers", "max.connection.creation.rate", "metric.reporters", "principal.builder.class",
 }) | _OF_ONE_NODE  # fmt: skip
 """Settings that a running broker can change and this server cannot."""
+_PER_ADDRESS: Final = "max.connections.per.ip"
 _THREADS: Final = frozenset({
     "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 })  # fmt: skip
+_CONNECTIONS: Final = frozenset({"max.connections", _PER_ADDRESS})
 UNDEFINED: Final = frozenset({"allow.everyone.if.no.acl.found", "super.users"})
 """Settings that a broker does not define, because its authorizer reads them: a broker hides their values."""
 DERIVED: Final = frozenset({"broker.id", "log.dirs", "process.roles"})
@@ -63,6 +65,8 @@ def check_broker_changes(
             parsed = _checked_value(key, value)
             if name in _THREADS and name not in overridden:
                 _check_step(name, parsed, config[name])
+            elif name in _CONNECTIONS and not parsed:
+                _check_closed(config, name, given)
     if not resource:
         words = "Cannot update these configs at default cluster level, broker id must be specified"
         _refuse(words, [name for name in given if name.startswith(_OF_ONE_BROKER)])
@@ -91,6 +95,18 @@ def _checked_value(key: Key, value: str) -> Any:
         return check_value(key, value)
     except ConfigError as error:
         raise InvalidRequest(error.message) from None
+
+
+def _check_closed(config: ServerConfig, name: str, given: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for a limit of 0 with which no client could connect, and set another one."""
+    if name != _PER_ADDRESS:
+        raise InvalidRequest(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for configuration Invalid "
+            "dynamic configuration"
+        )
+    overrides = f"{name}.overrides"
+    if not given.get(overrides, config[overrides]):
+        raise InvalidRequest(f"requirement failed: {name} can be set to zero only if {overrides} property is set.")
 
 
 def _check_step(name: str, new: int, now: int) -> None:

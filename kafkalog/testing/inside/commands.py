@@ -168,11 +168,19 @@ class Commands:
             if known.get(name) is None:
                 with suppress(TopicExists):  # a client creates it as well
                     await known.create(name, partitions, settings)
+        await self._known_to_others()
 
     async def do_delete_topics(self, topics: Sequence[str]) -> None:
         """Delete topics; missing ones are ignored."""
         known = self._server.node.topics
         await known.delete_all([name for name in topics if known.get(name) is not None])
+        await self._known_to_others()
+
+    async def _known_to_others(self) -> None:
+        """Wait, as the answer to an administrator does: every later leader then has the changed topics."""
+        wait = self._server.node.before_answers.get("create_topics")
+        if wait is not None:
+            await wait(None)
 
     async def do_subscribe(self, subscription: str, settings: dict[str, str]) -> None:
         """Set or replace a subscription to metrics of clients."""

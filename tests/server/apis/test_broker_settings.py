@@ -157,6 +157,10 @@ def test_an_unknown_name_is_kept_and_its_value_hidden(tmp_path: Path, name: str)
          "Invalid value -2 for configuration message.max.bytes: Value must be at least 0"),
         ("1", [("max.connections", "abc")],
          "Invalid value abc for configuration max.connections: Not a number of type INT"),
+        ("1", [("max.connections", "0")], "Invalid value org.apache.kafka.common.config.ConfigException: Invalid "
+         "max.connections 0 for configuration Invalid dynamic configuration"),
+        ("", [("max.connections.per.ip", "0")], "requirement failed: max.connections.per.ip can be set to zero only if "
+         "max.connections.per.ip.overrides property is set."),
         ("1", [("unclean.leader.election.enable", "maybe")], "Invalid value maybe for configuration "
          "unclean.leader.election.enable: Expected value to be either true or false"),
         ("1", [("compression.type", "foo")], "Invalid value foo for configuration compression.type: String must be "
@@ -214,6 +218,7 @@ def test_settings_of_threads_are_accepted_and_those_of_calls_take_effect(tmp_pat
         words = "Config value append is not allowed for config key: num.io.threads"
         assert await alter(node, BROKER, "1", ("num.io.threads", APPEND, "1")) == (40, words)
         assert node.pool.threads == 16 and await node.run(lambda: 5) == 5
+        assert await alter(node, BROKER, "1", ("max.connections.per.ip", SET, "0")) == (0, None)
         for value in ("x", "127.0.0.1:2147483648", f"127.0.0.1:{'1' * 5000}"):
             assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", SET, value)))[0] == 42
         assert (await alter(node, BROKER, "1", ("max.connections.per.ip.overrides", APPEND, "127.0.0.2:8")))[0] == 40

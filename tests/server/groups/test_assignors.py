@@ -1,11 +1,12 @@
-"""The assignor "uniform" against the plain rule: each time the reader that has least, by id where it is a tie."""
+"""The assignor "uniform": of the same topics as a broker, else the reader that has least, by id where it is a tie."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from uuid import UUID
 
-from hypothesis import given
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafkalog.server.groups.assignors import Subscriber, uniform
@@ -46,11 +47,64 @@ def assign_naively(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]
     return loads
 
 
+OF_A_BROKER = (
+    (8, "5bf: | 7:0123 | b:4567", "5bf:37 | 7:012 | b:456"),
+    (8, "5bf:37 | 7:012 | b:456 | dZ:", "5bf:37 | 7:01 | b:45 | dZ:26"),
+    (8, "5bf:37 | 7:01 | b:45 | d4b: | dZ:26", "5bf:3 | 7:01 | b:45 | d4b:7 | dZ:26"),
+    (7, "90:456 | 9a: | Yf:0123", "90:456 | 9a:23 | Yf:01"),
+    (7, "90:456 | 9a:23 | Yf:01 | a5e:", "90:45 | 9a:23 | Yf:01 | a5e:6"),
+    (7, "1fZ: | 90:45 | 9a:23 | Yf:01 | a5e:6", "1fZ:1 | 90:45 | 9a:23 | Yf:0 | a5e:6"),
+    (5, "0:34 | b-: | c:012", "0:34 | b-:2 | c:01"),
+    (5, "0:012 | 1: | b:34", "0:01 | 1:2 | b:34"),
+)
+"""Partitions of a topic, what members had, and what a broker of 4.4.0 gave them when one more had joined."""
+
+
+def numbers_by_member(text: str) -> dict[str, frozenset[int]]:
+    pairs = (one.strip().split(":") for one in text.split("|"))
+    return {member_id: frozenset(map(int, numbers)) for member_id, numbers in pairs}
+
+
+@pytest.mark.parametrize(("count", "before", "after"), OF_A_BROKER)
+def test_members_of_the_same_topic_get_what_a_broker_gives(count: int, before: str, after: str) -> None:
+    topic = TOPICS[0]
+    members = {
+        one: Subscriber(None, frozenset((topic,)), {topic: numbers})
+        for one, numbers in numbers_by_member(before).items()
+    }
+    found = uniform(members, {topic: count})
+    assert {one: parts.get(topic, frozenset()) for one, parts in found.items()} == numbers_by_member(after)
+
+
+@given(
+    st.dictionaries(
+        st.text("abc", min_size=1), st.dictionaries(st.sampled_from(TOPICS), NUMBERS), min_size=1, max_size=9
+    ),
+    st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 9)),
+)
+def test_members_of_the_same_topics_keep_what_they_had_within_an_even_share(
+    previous: dict[str, dict[UUID, frozenset[int]]], counts: dict[UUID, int]
+) -> None:
+    read = frozenset(counts)
+    found = uniform({one: Subscriber(None, read, had) for one, had in previous.items()}, counts)
+    places = [(topic, number) for parts in found.values() for topic, numbers in parts.items() for number in numbers]
+    assert sorted(places) == sorted((topic, number) for topic, count in counts.items() for number in range(count))
+    least, extras = divmod(len(places), len(previous))
+    taken: Places = set()
+    for one in sorted(previous):
+        own = {(topic, number) for topic, numbers in found[one].items() for number in numbers}
+        had = {(topic, number) for topic, numbers in previous[one].items() for number in numbers} & set(places) - taken
+        taken |= had
+        assert least <= len(own) <= least + (extras > 0)
+        assert own <= had or had <= own
+
+
 @given(
     st.dictionaries(st.sampled_from([f"m{number}" for number in range(30)]), SUBSCRIBERS, min_size=1, max_size=8),
     st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 9)),
 )
 def test_everybody_gets_what_the_plain_rule_gives(members: dict[str, Subscriber], counts: dict[UUID, int]) -> None:
+    assume(len({one.topics for one in members.values()}) > 1)
     found = uniform(members, counts)
     places = {
         one: {(topic, number) for topic, numbers in parts.items() for number in numbers}

@@ -122,6 +122,19 @@ def test_a_new_member_without_topics_begins_no_epoch() -> None:
     assert driver.assigned("b") == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_member_that_takes_its_topics_along_begins_one_epoch(leaves: bool) -> None:
+    driver = Driver(t=2, u=2)
+    driver.send_heartbeat("a")
+    driver.send_heartbeat("b", topics=("u",))
+    if leaves:
+        driver.send_heartbeat("b", -1)
+    else:
+        driver.apply_result(fence(driver.group, "b", driver.topics))
+    driver.settle("a")
+    assert (driver.group.epoch, driver.group.members["a"].epoch) == (4, 4)
+
+
 def test_partitions_go_over_only_when_they_were_given_back() -> None:
     """The steps that a broker was seen to take in the transcripts of two members."""
     driver = Driver(t=2)
@@ -145,7 +158,7 @@ def test_the_group_is_what_its_records_say() -> None:
     driver.send_heartbeat("b", topics=("t", "u"), assignor="range", instance_id="i", rack_id="r")
     driver.send_heartbeat("c", topics=(), regex="u")
     driver.settle("a", "b", "c")
-    driver.apply_result(fence(driver.group, "a"))
+    driver.apply_result(fence(driver.group, "a", driver.topics))
     driver.settle("b", "c")
     assert state_of(driver.rebuild_group()) == state_of(driver.group)
     gone = driver.rebuild_group()
@@ -315,7 +328,7 @@ def test_no_partition_ever_has_two_owners(steps: list[tuple[str, str]]) -> None:
         elif step == "leave":
             driver.send_heartbeat(member_id, -1)
         elif step == "fence":
-            driver.apply_result(fence(driver.group, member_id))
+            driver.apply_result(fence(driver.group, member_id, driver.topics))
         else:
             driver.send_heartbeat(member_id, known.epoch, owned=dict(known.assigned))
         places = [

@@ -211,6 +211,41 @@ async def test_a_second_classic_member_joins_and_all_that_leave_give_their_parti
 
 
 @in_loop
+async def test_a_classic_member_waits_for_the_assignment_after_one_that_left(tmp_path: Path) -> None:
+    """It joins again once a consumer's heartbeat has brought the next assignment."""
+    async with node_for(tmp_path) as node:
+        await create_topic(node, "t", 4)
+        group = Group(node)
+        for member_id in "xy":
+            await group.consumer(member_id)
+        b = await group.join()
+        await group.consumer("y", -1)
+        assert (await group.described())[:2] == ("Assigning", 5)
+        assert read_numbers(await group.sync(b.member_id, 4)) == [] and await group.beat(b.member_id, 4) == 0
+        await group.consumer("x", 2)
+        assert (await group.sync(b.member_id, 4)).error_code == 27 and await group.beat(b.member_id, 4) == 27
+        assert (await group.join(b.member_id)).generation_id == 5
+
+
+@in_loop
+async def test_a_group_without_members_keeps_its_epoch_for_ids_that_are_expected_or_unknown(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node, "t", 4)
+        group = Group(node)
+        a = await group.classic()
+        assert (await group.join(a)).generation_id == 2
+        await call(node, "join_group", 9, {
+            "group_id": "g", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "",
+            "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": metadata()}],
+        })  # fmt: skip
+        assert await group.leave(a) == [0] and await group.state() == ("classic", "PreparingRebalance")
+        assert (await group.consumer("x")).member_epoch == 3
+        assert (await group.consumer("x", -1)).member_epoch == -1
+        assert (await group.join("made-up")).error_code == 25
+        assert await group.described() == ("Empty", 4, {}) and await group.state() == ("consumer", "Empty")
+
+
+@in_loop
 async def test_an_administrator_removes_the_last_consumer_and_then_classic_members(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
         await create_topic(node, "t", 4)
