@@ -101,12 +101,13 @@ _FACT_COLUMNS: Final = (Column("what", lambda row: row[0]), Column("value", lamb
 class LogStats:
     """Statistics of a log.
 
-    `records`, `batches` and the counts by codec are exact if `sample.is_whole`, else estimates from the part that was
-    read; offsets, bytes and segments are always exact. Transaction markers count only as `control_batches`. Times are
-    ms, -1 for none. `spans` are records and bytes by time. `indexes` has a row for each segment. `key_sizes`,
-    `value_sizes` and `keys` are None unless requested. `dirty` is None unless the topic is known to be compacted. The
-    checksums of all batches read, `checked_batches`, were compared; `damage` holds the damaged places. `problems`
-    describes these and other errors in words; unreadable data is not counted.
+    `records`, `batches` and the counts by codec are exact if `sample.is_whole`, else estimates from the part that
+    was read; offsets, bytes and segments are always exact. All batches of the segments count, also those of the
+    first one that lie below the log start. Transaction markers count only as `control_batches`. Times are ms, -1
+    for none. `spans` are records and bytes by time. `indexes` has a row for each segment. `key_sizes`,
+    `value_sizes` and `keys` are None unless requested. `dirty` is None unless the topic is known to be compacted.
+    The checksums of all batches read, `checked_batches`, were compared; `damage` holds the damaged places.
+    `problems` describes these and other errors in words; unreadable data is not counted.
     """
 
     topic_partition: TopicPartition

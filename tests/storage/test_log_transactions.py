@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.errors import (
     CoordinatorFenced,
     InvalidProducerEpoch,
@@ -445,3 +446,38 @@ def test_a_committed_read_without_data_lists_what_is_aborted_from_there_on(tmp_p
         found = a_log.read(start, 0, "committed", min_one_message=False)
         assert found.records.size == 0
         assert [txn[:2] for txn in found.aborted_transactions or ()] == expected
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+@pytest.mark.parametrize(("cut", "stable"), [(7, 8), (4, 2)], ids=["behind its marker", "before its marker"])
+def test_a_truncation_knows_the_transactions_of_producers_that_expired(
+    tmp_path: Path, cut: int, stable: int, is_rolled: bool
+) -> None:
+    """LOG-30: the last stable offset is neither held up by one that ended, nor beyond one that is open again."""
+
+    def plain(offset: int) -> bytes:
+        made = RecordsBuilder(offset, leader_epoch=0)
+        made.append(NOW, b"key", b"value")
+        return bytes(made.build())
+
+    with kafkalog.open(tmp_path / "t-0", "a", retention_ms=-1) as opened:
+        for offset in (0, 1):
+            opened.replicate(plain(offset))
+        opened.replicate(bytes(build_batch(7, 0, txn=True, base=2)))
+        if is_rolled:
+            opened.roll()  # with a snapshot, in which it is open
+        for offset in (3, 4):
+            opened.replicate(plain(offset))
+        opened.replicate(
+            marker_batch(
+                COMMIT, base_offset=5, producer_id=7, producer_epoch=0, coordinator_epoch=1, leader_epoch=0,
+                timestamp=NOW,
+            )
+        )  # fmt: skip
+        for offset in range(6, 10):
+            opened.replicate(plain(offset))
+        opened.opened_for_append().log.expire_producers(2**62)
+        assert not opened.producers
+        opened.truncate_to(cut)
+        opened.replicate(plain(cut))
+        assert opened.last_stable_offset == stable

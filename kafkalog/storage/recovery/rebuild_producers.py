@@ -34,7 +34,8 @@ def rebuild_producers(
     transaction index lacks a transaction that was found: it must be rebuilt.
 
     An empty log gets its snapshots at once. Without any snapshot the whole log is read. The reference treats such a
-    log as written before producers existed, and forgets those in it (LOAD-21).
+    log as written before producers existed, and forgets those in it (LOAD-21). It also reads nothing if no producer is
+    known at a later end; but those of a transaction may have expired since, which is open again, or is by the snapshot.
     """
     marks = [*(snapshots_at or segments.base_offsets[-2:]), last_offset]
     if clean and producers.snapshots.latest is None and not segments.size_in_bytes:
@@ -43,9 +44,8 @@ def rebuild_producers(
             producers.take_snapshot(sync=sync)
         return []
     lagging: list[LogSegment] = []
-    was_empty = producers.is_empty and producers.map_end_offset >= last_offset
     producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
-    if last_offset > producers.map_end_offset and not was_empty:
+    if last_offset > producers.map_end_offset:
         for segment in segments.values(producers.map_end_offset, last_offset):
             start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
             producers.map_end_offset = start
