@@ -108,13 +108,15 @@ async def async_kafka_cluster(
     """
     import asyncio
 
+    from kafkalog.util.shielded import shielded
+
     block = kafka_cluster(
         nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed, registry=registry,
         telemetry=telemetry,
     )  # fmt: skip
     starting = asyncio.ensure_future(_in_thread(block.__enter__))
     try:
-        cluster = await asyncio.shield(starting)
+        cluster = await shielded(starting)
     except asyncio.CancelledError:
         with suppress(Exception):  # the thread goes on: what it starts ends with the block
             await starting

@@ -1,0 +1,26 @@
+"""Waiting for work on an event loop that goes on if the one who waits is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def shielded(work: asyncio.Future[T]) -> T:
+    """Return the result of work that several may wait for; if this call is cancelled, the work goes on.
+
+    Its error is then of no interest. `asyncio.shield` of Python 3.14 reports it to the event loop, which logs it as an
+    error with a traceback.
+    """
+    if not work.done():
+        work.add_done_callback(_look)
+        await asyncio.wait((work,))
+    return work.result()
+
+
+def _look(work: asyncio.Future[Any]) -> None:
+    """Take note of an error, else Python reports it when the work is dropped."""
+    if not work.cancelled():
+        work.exception()
