@@ -14,10 +14,13 @@ async def shielded(work: asyncio.Future[T]) -> T:
     Its error is then of no interest. `asyncio.shield` of Python 3.14 reports it to the event loop, which logs it as an
     error with a traceback.
     """
-    if not work.done():
-        work.add_done_callback(_look)
-        await asyncio.wait((work,))
-    return work.result()
+    try:
+        if not work.done():
+            work.add_done_callback(_look)
+            await asyncio.wait((work,))
+        return work.result()
+    finally:
+        del work  # else it, its error and this frame keep each other alive
 
 
 def _look(work: asyncio.Future[Any]) -> None:

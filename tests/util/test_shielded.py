@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalog.util.shielded import shielded
+from tests.cycles import left_to_collector
 
 
 async def cancelled(waiting: asyncio.Task[Any]) -> None:
@@ -61,3 +62,18 @@ def test_work_that_is_cancelled_cancels_those_who_wait() -> None:
             await shielded(working)
 
     asyncio.run(run())
+
+
+def test_an_error_leaves_nothing_to_the_collector() -> None:
+    async def run() -> None:
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise OSError("the disk failed")
+
+        with pytest.raises(OSError, match="the disk failed"):
+            await shielded(asyncio.ensure_future(fail()))
+
+    asyncio.run(run())
+    with left_to_collector() as left:
+        asyncio.run(run())
+    assert [one for one in left if isinstance(one, (OSError, asyncio.Task))] == []
