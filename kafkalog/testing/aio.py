@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kafkalog.testing.cluster import KafkaCluster, kafka_cluster
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     import os
@@ -107,8 +108,6 @@ async def async_kafka_cluster(
     0
     """
     import asyncio
-
-    from kafkalog.util.shielded import shielded
 
     block = kafka_cluster(
         nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed, registry=registry,

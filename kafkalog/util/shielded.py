@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -14,6 +16,8 @@ async def shielded(work: asyncio.Future[T]) -> T:
     Its error is then of no interest. `asyncio.shield` of Python 3.14 reports it to the event loop, which logs it as an
     error with a traceback.
     """
+    import asyncio
+
     try:
         if not work.done():
             work.add_done_callback(_look)
