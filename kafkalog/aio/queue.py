@@ -12,6 +12,7 @@ from kafkalog.queue import opening
 from kafkalog.queue.item import AcquiredFields, Item
 from kafkalog.queue.queue import MAX_RECORDS, WorkQueue, end_finish, leases_of
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW
+from kafkalog.util.shielded import shielded
 
 
 async def connect(bootstrap: str, topic: str, name: str, **options: Any) -> AsyncWorkQueue:
@@ -130,10 +131,8 @@ class AsyncWorkQueue:
         worker = self.queue._open()
         future = worker.begin_acknowledge(kind, leases_of(given))
         # a cancelled call would not say which items are finished: the acknowledgement goes on to its end
-        waiting = asyncio.wrap_future(future)
-        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            end_finish(kind, given, finished, await asyncio.shield(waiting))
+            end_finish(kind, given, finished, await shielded(asyncio.wrap_future(future)))
         except asyncio.CancelledError:
             if not _is_cancelled():
                 worker.wait(future)  # raises LogClosed

@@ -22,6 +22,7 @@ from kafkalog.errors import (
     StorageError,
     TopicExists,
 )
+from kafkalog.log.keyed import forget_keys
 from kafkalog.log.log import Log
 from kafkalog.log.open_writable import OnDamage, refuses_loss
 from kafkalog.log.writable import StoreLog
@@ -191,8 +192,8 @@ class LogStore:
         """Make look-ups in a log look for its key indexes again: some were built."""
         with self._lock:
             handle = self._handles.get(log.topic_partition)
-        if handle is not None and handle._source is log and handle._keys is not None:
-            handle._keys.forget()
+        if handle is not None and handle._source is log:
+            forget_keys(handle)
 
     # Changing
 

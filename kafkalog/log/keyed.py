@@ -52,6 +52,13 @@ def lookup_of(log: Log) -> KeyLookup:
     return lookup
 
 
+def forget_keys(log: Log) -> None:
+    """Make look-ups in a log look for its key indexes again: some were built or removed."""
+    lookup = log._keys  # another thread may close the log
+    if lookup is not None:
+        lookup.forget()
+
+
 @read_first
 def get(
     log: Log,
@@ -242,8 +249,7 @@ def build_key_index(
     infos = retried_if_replaced(source, lambda: build_indexes(source, place, rebuild=rebuild))
     if store is not None:
         log._key_store, log._keys = store, None
-    if log._keys is not None:
-        log._keys.forget()
+    forget_keys(log)
     return infos
 
 
@@ -257,8 +263,7 @@ def drop_key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> int
         raise unknown_keyword("drop_key_index", unknown, ("store",))
     refreshed(log._source)
     removed = _own_place(log, "drop", store).remove_others()
-    if log._keys is not None:
-        log._keys.forget()
+    forget_keys(log)
     return removed
 
 
@@ -310,9 +315,8 @@ def _index_when_rolled(log: Log) -> None:
 
     def forget(_: object) -> None:
         owner = alive()
-        keys = None if owner is None else owner._keys
-        if keys is not None:
-            keys.forget()
+        if owner is not None:
+            forget_keys(owner)
 
     build_when_rolled(log, IndexBuilder(log._key_store, forget), BUILD_TASK)
 

@@ -28,6 +28,7 @@ from kafkalog.sharing.fetched import Fetched, Range, ranges_of, read_fetched
 from kafkalog.sharing.links import SHARE_GROUP_HEARTBEAT, SharedTopic
 from kafkalog.sharing.session import NodeSession
 from kafkalog.types import TopicPartition
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.sharing.links import Link, Links
@@ -189,7 +190,7 @@ class Member:
         if not self._ready:
             filling = self.begin(self._fill(max_records, wait_s))
             try:
-                await asyncio.shield(filling)
+                await shielded(filling)
             except asyncio.CancelledError:
                 self.begin(self._release_ready(filling))
                 raise

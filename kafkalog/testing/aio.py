@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kafkalog.testing.cluster import KafkaCluster, kafka_cluster
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     import os
@@ -114,7 +115,7 @@ async def async_kafka_cluster(
     )  # fmt: skip
     starting = asyncio.ensure_future(_in_thread(block.__enter__))
     try:
-        cluster = await asyncio.shield(starting)
+        cluster = await shielded(starting)
     except asyncio.CancelledError:
         with suppress(Exception):  # the thread goes on: what it starts ends with the block
             await starting

@@ -3,11 +3,13 @@
 import errno
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, StorageError
 from kafkalog.keys import background, manage
+from kafkalog.log import keyed
 from kafkalog.sidecars import background as sidecar_background
 from kafkalog.storage.readonly.view import LogView
 from tests.builder import seal
@@ -181,6 +184,33 @@ def test_a_reader_needs_a_place_of_its_own(path: Path, tmp_path: Path) -> None:
         assert [info.state for info in log.key_index()] == ["missing", "missing"]
     with pytest.raises(IllegalArgument, match="mode \"r\""):
         kafkalog.open(path, key_index=True)
+
+
+def test_indexes_are_dropped_while_another_call_moves_them(path: Path, tmp_path: Path) -> None:
+    """Before each line of `drop_key_index` in turn, indexes in another place take the place of the log's."""
+    lines = struck = 0
+
+    def moved(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+        nonlocal lines
+        if frame.f_code.co_filename != keyed.__file__:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == struck:
+                log.build_key_index(store=tmp_path / "store")
+        return moved
+
+    with kafkalog.open(path, "a") as log:
+        while struck <= lines:
+            lines, struck = 0, struck + 1
+            assert log.get(KEYS[0]) is not None
+            before = sys.gettrace()
+            sys.settrace(moved)
+            try:
+                log.drop_key_index()
+            finally:
+                sys.settrace(before)
+        assert struck > 5
 
 
 @pytest.mark.parametrize("times", [1, 1 << 30])

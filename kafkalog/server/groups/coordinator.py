@@ -28,6 +28,7 @@ from kafkalog.server.groups.share_group import ShareGroup
 from kafkalog.server.groups.share_groups import ShareGroups
 from kafkalog.server.groups.values import Joined, Joining, KeptPosition, Synced, Syncing
 from kafkalog.types import TopicPartition
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.groups.replay import Replay
@@ -102,7 +103,7 @@ class GroupCoordinator:
     async def loaded(self) -> None:
         """Wait until all of `__consumer_offsets` has been read."""
         if self._loading is not None:
-            await asyncio.shield(self._loading)
+            await shielded(self._loading)
 
     async def _load(self, partitions: int, positions: Sequence[KeptPosition]) -> None:
         from kafkalog.server.groups.replay import replay_log  # not needed to start in a new directory

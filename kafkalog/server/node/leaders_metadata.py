@@ -30,6 +30,7 @@ from kafkalog.server.replica.topic_changes import (
     TopicState,
     topic_changes,
 )
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -114,7 +115,7 @@ class LeadersMetadata:
             raise PeerRefused("it no longer lends its topics and settings", peer=connection.peer)
         copying = asyncio.ensure_future(self._replace(found, connection.peer))
         try:
-            await asyncio.shield(copying)
+            await shielded(copying)
         except asyncio.CancelledError:  # wait for the change in progress
             await asyncio.gather(copying, return_exceptions=True)
             raise

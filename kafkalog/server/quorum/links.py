@@ -16,6 +16,7 @@ from kafkalog.server.net.endpoints import listeners_of
 from kafkalog.server.quorum.replica_set import ReplicaSet
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.util.hosts import is_loopback
+from kafkalog.util.shielded import shielded
 
 _TLS_NAMES: Final = (
     "ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.key.password",
@@ -56,7 +57,7 @@ class PeerLinks:
             member = self._replicas[node_id]
             link = asyncio.get_running_loop().create_task(connect(member.host, member.port, self._settings))
             self._links[node_id] = link
-        return await asyncio.shield(link)  # others may wait for it as well
+        return await shielded(link)  # others may wait for it as well
 
 
 def _is_over(link: asyncio.Task[PeerConnection]) -> bool:

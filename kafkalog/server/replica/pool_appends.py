@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kafkalog.types import LogAppendInfo
+from kafkalog.util.shielded import shielded
 
 
 class PoolAppends:
@@ -18,12 +19,12 @@ class PoolAppends:
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
-    def start(self, append: Coroutine[Any, Any, LogAppendInfo]) -> asyncio.Future[LogAppendInfo]:
+    def start(self, append: Coroutine[Any, Any, LogAppendInfo]) -> Coroutine[Any, Any, LogAppendInfo]:
         """Begin an append and return its result to wait for: a client that disconnects does not cancel the append."""
         task = asyncio.get_running_loop().create_task(append)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return asyncio.shield(task)
+        return shielded(task)
 
     async def ended(self) -> None:
         """Wait for those that are unfinished: one that began under an earlier role must not follow a later leader's."""

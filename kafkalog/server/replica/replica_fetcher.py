@@ -40,6 +40,7 @@ from kafkalog.server.replica.leader_source import Answers, LeaderSource
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.throttle import FollowingThrottle
 from kafkalog.types import TopicPartition
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.pool import Run
@@ -273,7 +274,7 @@ class ReplicaFetcher:
         if not tasks:
             return
         self._writing = asyncio.ensure_future(self._run(run_tasks, tasks, self._cutting))
-        for done in await asyncio.shield(self._writing):  # `stop` waits for the thread
+        for done in await shielded(self._writing):  # `stop` waits for the thread
             self._written(done, requested[done.key], plans[done.key])
         self._writing = None
 

@@ -29,6 +29,7 @@ from kafkalog.server.share.state import (
 )
 from kafkalog.types import TopicPartition
 from kafkalog.util.java_hash import partition_of
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -76,7 +77,7 @@ class ShareStateLog:
     async def loaded(self) -> None:
         """Wait until the topic has been read."""
         if self._loading is not None:
-            await asyncio.shield(self._loading)
+            await shielded(self._loading)
 
     async def _load(self) -> None:
         topic, states = self._node.topics.get(SHARE_GROUP_STATE), self._states

@@ -24,6 +24,7 @@ from kafkalog.server.net.endpoints import parse_endpoint
 from kafkalog.server.status.collected import metrics_of
 from kafkalog.server.status.page import page, status_of
 from kafkalog.util.prometheus import CONTENT_TYPE, added
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -71,8 +72,7 @@ class SharedPage:
             if self._cached is not None and self._now() < self._cached_until:
                 return self._cached
             self._making = asyncio.get_running_loop().create_task(self._render())
-            self._making.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._making)
+        return await shielded(self._making)
 
     async def _render(self) -> Page:
         began = self._now()

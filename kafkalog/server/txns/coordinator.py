@@ -37,6 +37,7 @@ from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, TransactionState
 from kafkalog.server.txns.transaction import Transaction, completed
 from kafkalog.server.txns.transaction_log import TransactionLog
 from kafkalog.types import TopicPartition
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -100,7 +101,7 @@ class TransactionCoordinator:
     async def loaded(self) -> None:
         """Wait until all transactions are loaded and the ends that a crash interrupted are written."""
         if self._loading is not None:
-            await asyncio.shield(self._loading)
+            await shielded(self._loading)
 
     def _every(self, name: str, period_ms: int, step: Callable[[], object]) -> None:
         def run() -> None:
@@ -149,7 +150,7 @@ class TransactionCoordinator:
 
     async def _producer_ids(self) -> ProducerIds:
         assert self._starting is not None, "the coordinator was not started"
-        await asyncio.shield(self._starting)
+        await shielded(self._starting)
         assert self._ids is not None
         return self._ids
 

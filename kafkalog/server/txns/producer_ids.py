@@ -16,6 +16,7 @@ from kafkalog.manager.cluster_metadata import read_cluster_metadata
 from kafkalog.manager.producer_ids import MAX_PRODUCER_ID, read_next_producer_id, write_next_producer_id
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -54,7 +55,7 @@ class ProducerIds:
         while self._next == self._end:
             if self._reserving is None:
                 self._reserving = asyncio.ensure_future(self._reserve())
-            await asyncio.shield(self._reserving)  # others may wait for the same block
+            await shielded(self._reserving)  # others may wait for the same block
 
     async def _reserve(self) -> None:
         try:
@@ -106,7 +107,7 @@ async def ids_of(node: Node) -> ProducerIds:
     task = node.producer_ids
     if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
         task = node.producer_ids = asyncio.ensure_future(_ids_of(node))
-    return await asyncio.shield(task)  # others may wait for them as well
+    return await shielded(task)  # others may wait for them as well
 
 
 async def _ids_of(node: Node) -> ProducerIds:

@@ -36,6 +36,7 @@ from kafkalog.server.workers.share_calls import CALLS_OF_THE_MAIN_PROCESS
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -239,7 +240,7 @@ class Child:
         """Stop, once: SIGTERM and the main process may both ask for it. Each waits for the end."""
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._end())
-        await asyncio.shield(self._stopping)
+        await shielded(self._stopping)
         return _NOTHING
 
     async def _end(self) -> None:

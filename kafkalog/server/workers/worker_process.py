@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.workers.link import Answer, Link, LinkLost
+from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
     from kafkalog.server.workers.forked import ForkedWorker
@@ -82,7 +83,7 @@ class WorkerProcess:
 
     async def opened(self) -> Mapping[str, Any]:
         """Wait until the worker has opened its logs and return what it has. IllegalState if it ended instead."""
-        return await asyncio.shield(self._opened)
+        return await shielded(self._opened)
 
     async def _on_call(self, name: str, message: Any) -> Any:
         if name == "opened":
