@@ -75,9 +75,10 @@ def serve(listening: socket.socket) -> None:
                     return
                 if key.fileobj is listening:
                     connection = listening.accept()[0]
-                    pid = start(connection)
-                    running[pid] = connection
-                    ready.register(connection, selectors.EVENT_READ, pid)
+                    with contextlib.suppress(EOFError, ValueError):  # its process was killed meanwhile
+                        pid = start(connection)
+                        running[pid] = connection
+                        ready.register(connection, selectors.EVENT_READ, pid)
                 elif key.fileobj is woken:
                     woken.recv(1024)
                 elif key.data in running:
