@@ -24,18 +24,18 @@ QUIET: Final = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "f
 """Settings of a broker that leaves records where they are, however old: no retention, no compaction."""
 STARTED, PORT_TAKEN = "Kafka Server started", "Address already in use"
 CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
-META, VOTERS = "meta.properties", "controller.quorum.voters"
-OF_FORMAT: Final = ("process.roles", "node.id", "controller.", "metadata.", "unstable.")
-"""How settings begin that count when Kafka's tool formats directories: all others are for the broker that runs."""
+META = "meta.properties"
+_OF_THE_TOOL = (META, "bootstrap.checkpoint", "__cluster_metadata-0/*.checkpoint")
+_formatted: dict[Any, dict[str, bytes]] = {}
+"""What Kafka's own tool has made of one data directory, by version and settings: it takes a JVM each time."""
 
 
-def _write_formatted(data: Path, formatted: Path) -> None:
+def _write_formatted(data: Path, files: Mapping[str, bytes]) -> None:
     """Write what the tool made of another directory, with an id of its own."""
     own_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=")
-    for file in (one for one in formatted.rglob("*") if one.is_file()):
-        made = data / file.relative_to(formatted)
-        made.parent.mkdir(parents=True, exist_ok=True)
-        made.write_bytes(re.sub(rb"(?m)^directory\.id=.*$", b"directory.id=" + own_id, file.read_bytes()))
+    for name, content in files.items():
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(re.sub(rb"(?m)^directory\.id=.*$", b"directory.id=" + own_id, content))
 
 
 class Broker:
@@ -68,8 +68,7 @@ class Broker:
         self._ports = None if ports is None else tuple(ports)
         self._work = work
         self._data = data
-        self._dirs = (data, *others)
-        self._own = {"log.dirs": ",".join(map(str, self._dirs)), **(settings or {})}
+        self._own = {"log.dirs": ",".join(map(str, (data, *others))), **(settings or {})}
         self._quick_start = quick_start(version) if options is None else toolchain.quick_start()
         self._options = self._quick_start if options is None else options
         self._process: subprocess.Popen[bytes] | None = None
@@ -105,21 +104,15 @@ class Broker:
         self._format(self._properties(*(self._ports or (1, 2))), *options)
 
     def _format(self, properties: Path, *options: str) -> None:
-        if options or self._has_voters or any((one / META).exists() for one in self._dirs):
-            self._run_format(properties, *options)
+        kind = self._version, frozenset(item for item in self._own.items() if item[0] != "log.dirs")
+        is_plain = not options and not self._has_voters and self._own["log.dirs"] == str(self._data)
+        if is_plain and kind in _formatted and not (self._data / META).exists():
+            _write_formatted(self._data, _formatted[kind])
             return
-        counting = {name: value for name, value in self._own.items() if name.startswith(OF_FORMAT)}
-        kind = f"{toolchain.broker_classes(self._version)} {len(self._dirs)} {sorted(counting.items())}"
-        formatted = toolchain.made_once("formatted", kind, lambda to: self._format_in(to, counting))
-        for number, one in enumerate(self._dirs):
-            _write_formatted(one, formatted / str(number))
-
-    def _format_in(self, to: Path, settings: Mapping[str, str]) -> None:
-        """Format as many directories as the broker has: numbered ones in `to`."""
-        dirs = {"log.dirs": ",".join(str(to / str(number)) for number in range(len(self._dirs)))}
-        properties = to / "server.properties"
-        properties.write_text(_settings(1, 2, {VOTERS: "1@localhost:2", **settings, **dirs}), encoding="utf-8")
-        self._run_format(properties)
+        self._run_format(properties, *options)
+        if is_plain:
+            files = (path for name in _OF_THE_TOOL for path in self._data.glob(name))
+            _formatted[kind] = {str(path.relative_to(self._data)): path.read_bytes() for path in files}
 
     def _run_format(self, properties: Path, *options: str) -> None:
         how = (*options, "--standalone") if self._has_voters else options
@@ -130,7 +123,7 @@ class Broker:
     def _properties(self, port: int, controller: int) -> Path:
         self._work.mkdir(parents=True, exist_ok=True)
         path = self._work / "server.properties"
-        voters = "controller.quorum.bootstrap.servers" if self._has_voters else VOTERS
+        voters = "controller.quorum.bootstrap.servers" if self._has_voters else "controller.quorum.voters"
         quorum = {voters: f"{'' if self._has_voters else '1@'}localhost:{controller}"}
         path.write_text(_settings(port, controller, quorum | self._own), encoding="utf-8")
         return path

@@ -180,14 +180,6 @@ def class_archive(
     return (f"-XX:SharedArchiveFile={target / archive}", *_QUIET) if (target / archive).exists() else ()
 
 
-def made_once(name: str, kind: str, fill: Callable[[Path], None]) -> Path:
-    """Return the directory that `fill` made of one kind: once per user, for all working trees."""
-    target = cache_dir() / f"{name}-{_named(kind)}"
-    if not target.is_dir():
-        make_once(target, fill)
-    return target
-
-
 def _named(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
