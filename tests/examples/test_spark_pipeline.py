@@ -18,6 +18,7 @@ from tests.commands import environment
 from tests.examples.programs import EXAMPLES
 from tests.spark.conftest import why_not
 from tests.spark.quick_java import quick_java, submitted
+from tests.spark.warm_python import warm_python
 
 REASON = why_not()
 EVENTS = 6000
@@ -38,14 +39,16 @@ def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
             subprocess.Popen(
                 [*program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                 stderr=subprocess.STDOUT, start_new_session=True,
-                env=environment(JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=submitted()),
+                env=environment(JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=submitted(),
+                                PYSPARK_PYTHON=python),
             )  # fmt: skip
         )
         return begun[-1]
 
-    yield start
-    for program in begun:
-        end_group(program)
+    with warm_python() as python:
+        yield start
+        for program in begun:
+            end_group(program)
 
 
 def end_group(program: "subprocess.Popen[str]") -> None:

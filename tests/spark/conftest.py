@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.spark.beside_kafka import QUIET, BesideKafka
 from tests.spark.quick_java import quick_java, submitted
+from tests.spark.warm_python import warm_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +77,6 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts a Python process slowly
-        **dict(one.split("=") for one in os.environ.get("XSPARK", "").split()),
     }
 
 
@@ -115,12 +116,12 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         builder = builder.config(name, value)
     if any(needs_kafka_jars(item) for item in request.session.items):
         builder = builder.config("spark.jars", ",".join(kafka_jars()))
-    with pytest.MonkeyPatch.context() as plain:
-        plain.delenv("PYSPARK_SUBMIT_ARGS", raising=False)  # which would come before the settings
-        session = builder.getOrCreate()
-    try:
+    with ExitStack() as until_it_ends:
+        with pytest.MonkeyPatch.context() as own:
+            own.delenv("PYSPARK_SUBMIT_ARGS", raising=False)  # which would come before the settings
+            own.setenv("PYSPARK_PYTHON", until_it_ends.enter_context(warm_python()))
+            session = builder.getOrCreate()
         yield session
-    finally:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # PySpark leaves its sockets to the collector
             session.stop()
@@ -130,7 +131,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             gateway.proc.stdin.close()  # the JVM ends with its input
             gateway.proc.wait(60)
             SparkContext._gateway = SparkContext._jvm = None
-        patch.undo()
+    patch.undo()
 
 
 @pytest.fixture(scope="session")
