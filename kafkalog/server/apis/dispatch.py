@@ -152,7 +152,10 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
         except StopIteration as done:  # most handlers finish without waiting
             answer = done.value
         except Refused as refusal:
+            error_code = refusal.code
             answer = call.refused(node, context, request, refusal)
+        if type(answer) is dict:
+            error_code = answer.get("error_code") or error_code
         if node.before_answers and not is_own and name in node.before_answers:
             await node.before_answers[name](request)
         if busy[0] > LARGE_SECONDS:
