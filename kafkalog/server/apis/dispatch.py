@@ -132,11 +132,12 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
     is_own = bool(node.is_own) and name in node.is_own and node.is_own[name](request)
     is_led = bool(node.leaders_calls) and not is_own
+    began, busy, error_code = perf_counter(), [0.0], 0
     if is_led and name in node.forwards and (sent := await node.forwards[name](context, frame)) is not None:
+        node.requests.done(api, (perf_counter() - began) * 1000, 0.0, 0)  # its error is counted by the leader
         return sent
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
-    began, busy, error_code = perf_counter(), [0.0], 0
     try:
         if node.is_read_only and name in WRITING:
             raise PolicyViolation("this server is read-only")
