@@ -216,7 +216,7 @@ class Network:
 
     def _cancel_disconnected(self) -> None:
         """Cancel waiting requests of clients that have disconnected; unread bytes hide their end of stream."""
-        by_descriptor = {one.fileno(): one for one in self.channels.values() if one.misses_disconnect}
+        by_descriptor = {one.fileno(): one for one in self.channels.values() if one.may_miss_disconnect}
         if by_descriptor:
             poll = select.poll()
             for descriptor in by_descriptor:
