@@ -250,12 +250,12 @@ class Channel:
         if frame is None:
             self.is_active = True
             if self._may_continue():
-                self._loop.call_soon(self._read_on)
+                self._loop_if_pending()
             else:
                 self._pause()
         return frame
 
-    def _read_on(self) -> None:
+    def read_on(self) -> None:
         """Read again if no request began: of bytes and a reset that arrive together, uvloop reports only the bytes."""
         if self.is_reading and not self.is_busy and not self._frames.rest:
             self._on_readable()
@@ -342,7 +342,7 @@ class Channel:
         if answer is None:
             self.is_active = True
             self._finish_write()
-            self._loop.call_soon(self._read_on)
+            self._loop.call_soon(self.read_on)
             return
         self._write(answer)
 
