@@ -86,7 +86,7 @@ class KafkaCluster(Controlled):
         self._is_temporary = is_temporary
         self._directory = directory
         self._last_leader = 0
-        self._cut: set[int] = set()  # nodes cut off from the others
+        self._cut: dict[object, int] = {}  # nodes cut off from the others, by a key of each cut
         super().__init__(directory if is_temporary else None, unmatched=unmatched, seed=seed, telemetry=telemetry)
         self._ports = Ports(2 * nodes if registry else nodes)
         numbered = enumerate(self._ports.numbers[:nodes], 1)
@@ -179,7 +179,6 @@ class KafkaCluster(Controlled):
     def stop(self, node: int, *, elect: bool = True) -> None:
         """Stop a node as SIGTERM does; another one leads afterwards if it led, unless `elect` is False."""
         found = self._running(node)
-        assert found.control is not None and self._host is not None
         if found.is_paused:
             raise IllegalState(f"node {node} is paused", hint="call resume() first, or kill()")
         self._after(lambda: self._stop(found), node, elect=elect)
@@ -226,6 +225,7 @@ class KafkaCluster(Controlled):
         self._running(node)
         way = "silent" if silent else "close"
         faults: list[Fault] = []
+        key = object()
 
         def cut() -> None:
             others = [one for one in self._nodes if one != node]
@@ -243,9 +243,9 @@ class KafkaCluster(Controlled):
                 control.call("drop_links", ports=ends)
 
         if peers:
-            self._cut.add(node)
+            self._cut[key] = node
         self._after(cut, node, elect=elect and peers)
-        return CutOff(faults, lambda: self._cut.discard(node) if peers else None)
+        return CutOff(faults, lambda: self._cut.pop(key, None))
 
     def _add_cut(self, text: str, nodes: list[int], **rule: Any) -> Fault:
         return self._rules.add(text, nodes, {"keys": None, **rule}, is_reported=False)
@@ -328,7 +328,7 @@ class KafkaCluster(Controlled):
 
     def _silent(self) -> list[int]:
         """Return the nodes that answer nothing, for which no call needs to wait."""
-        return sorted(self._cut | {number for number, node in self._nodes.items() if node.is_paused})
+        return sorted({*self._cut.values(), *(number for number, node in self._nodes.items() if node.is_paused)})
 
     def _all_nodes(self) -> Sequence[int]:
         return self.nodes

@@ -52,7 +52,7 @@ class Controlled(ABC):
         self._rules = Rules(self._tell, str(self._home), unmatched, seed)
         self._pushed = PushedFile(self._home, exists=telemetry)
         self._ahead_ms = 0
-        self._lasting: dict[str, tuple[frozenset[int] | None, dict[str, Any]]] = {}
+        self._lasting: dict[tuple[str, int], dict[str, Any]] = {}  # by command and node
 
     @abstractmethod
     def _controls(self) -> Mapping[int, Control]:
@@ -104,7 +104,8 @@ class Controlled(ABC):
         Calls must match all filters; client_id, topic, group and transactional_id may have the wildcards `*` and `?`.
         Of the matching calls, the fault changes only the `nth`, counted from 1 over all nodes; or `times` calls from
         the `nth` on; or that `share` of them, chosen by the server's seed. An error applies to the whole request; in a
-        Fetch, to the matching partitions. IllegalArgument for an unknown name, and for a fault that does nothing.
+        Fetch, to the matching partitions. IllegalArgument for an unknown name or node, and for a fault that does
+        nothing.
 
         >>> from kafkalog.testing import kafka_server
         >>> with kafka_server(topics="orders", unmatched="ignore") as server:
@@ -119,22 +120,23 @@ class Controlled(ABC):
         ...     fault.matched, older.is_active
         (0, False)
         """
+        names = [api] if isinstance(api, str) else list(api)
         ways = [name for name, is_given in (("cut", cut), ("silent", silent), ("close", close)) if is_given]
         if len(ways) > 1:
             raise IllegalArgument(f"{' and '.join(ways)} exclude each other", hint="add two faults")
         rule = rule_of(
-            api, error=error, delay_ms=delay_ms, throttle_ms=throttle_ms, way="".join(ways), applied=applied, nth=nth,
+            names, error=error, delay_ms=delay_ms, throttle_ms=throttle_ms, way="".join(ways), applied=applied, nth=nth,
             times=times, share=share, client_id=client_id, topic=topic, partition=partition, group=group,
             transactional_id=transactional_id,
         )  # fmt: skip
-        return self._rules.add(api if isinstance(api, str) else "+".join(api), nodes, rule)
+        return self._rules.add("+".join(names), self._chosen(nodes), rule)
 
     def older_versions(self, newest: Mapping[str, int], *, nodes: Iterable[int] | None = None) -> Fault:
         """Offer calls only up to these versions, -1 for not at all, to clients that ask from now on."""
         limits = {str(key): version for name, version in newest.items() for key in keys_of(name) or ()}
         if not limits:
             raise IllegalArgument("no call is named", hint='as in older_versions({"Produce": 8})')
-        return self._rules.add(f"older versions of {', '.join(newest)}", nodes, {
+        return self._rules.add(f"older versions of {', '.join(newest)}", self._chosen(nodes), {
             "keys": keys_of(_API_VERSIONS), "newest": limits,
         })  # fmt: skip
 
@@ -175,7 +177,7 @@ class Controlled(ABC):
         try:
             self._rules.clear(reports=reports)
         finally:
-            if "full_disk" in self._lasting:
+            if any(command == "full_disk" for command, _ in self._lasting):
                 with suppress(KafkalogError, OSError):  # a server that does not answer ends in another way
                     self.full_disk(False)
 
@@ -183,10 +185,11 @@ class Controlled(ABC):
         """Send a command whose effect lasts, also to nodes that start later."""
         self._check_alone()
         chosen = self._chosen(nodes)
-        if is_on:
-            self._lasting[command] = chosen, given
-        else:
-            self._lasting.pop(command, None)
+        for node in self._all_nodes() if chosen is None else chosen:
+            if is_on:
+                self._lasting[command, node] = given
+            else:
+                self._lasting.pop((command, node), None)
         self._tell(chosen, command, given)
 
     def _chosen(self, nodes: Iterable[int] | None) -> frozenset[int] | None:
@@ -208,7 +211,7 @@ class Controlled(ABC):
 
     def _commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the commands for a node that starts."""
-        lasting = [(name, given) for name, (nodes, given) in self._lasting.items() if nodes is None or node_id in nodes]
+        lasting = [(command, given) for (command, node), given in self._lasting.items() if node == node_id]
         return [*self._rules.commands_for(node_id), *lasting]
 
     def _tell(self, nodes: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:

@@ -83,6 +83,23 @@ def added(texts: Iterable[str]) -> str:
     )
 
 
+def sums_of(text: str) -> str:
+    """Return the counters and histograms of a process as a whole: all but those of a directory or a store."""
+    found: list[str] = []
+    head = ""
+    is_sum = False
+    for line in text.split("\n"):
+        if line.startswith("# HELP "):
+            head = f"{line}\n"
+        elif line.startswith("# TYPE "):
+            head += f"{line}\n"
+            is_sum = not line.endswith(" gauge")
+        elif line and is_sum and 'directory="' not in line and 'store="' not in line:
+            found.append(f"{head}{line}\n")
+            head = ""
+    return "".join(found)
+
+
 def _whole(value: float) -> str:
     return str(int(value)) if value.is_integer() else number(value)
 

@@ -134,7 +134,7 @@ def test_share_is_that_of_the_server(server: KafkaServer) -> None:
         ({"topic": "orders", "partition": 1}, False),
         ({"partition": 0}, True),
         ({"group": "orders"}, False),
-        ({"nodes": [2]}, False),
+        ({"nodes": [1]}, True),
     ],
 )
 def test_filters_of_a_produce(server: KafkaServer, filters: dict[str, Any], is_hit: bool) -> None:

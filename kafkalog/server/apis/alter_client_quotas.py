@@ -63,7 +63,10 @@ def _tree(results: list[tuple[EntryData, int, str | None]]) -> Answer:
         {
             "error_code": code,
             "error_message": message,
-            "entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity],
+            "entity": [
+                {"entity_type": part.entity_type, "entity_name": part.entity_name}
+                for part in sorted(entry.entity, key=lambda part: part.entity_type)  # the broker's order
+            ],
         }
         for entry, code, message in results
     ]

@@ -102,8 +102,7 @@ def _new_call(api: Api, version: int) -> _Call:
 async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Pieces | Close | None:
     """Return the response's pieces without the length, None if no response is sent, or CLOSE to end the connection.
 
-    Anything but a request of a served version closes the connection, as a broker does. A handler's exception becomes
-    the request's error response and is logged once.
+    Anything but a served request closes the connection, as in a broker. A handler's exception is logged and answered.
     """
     if connection.sasl is not None and connection.sasl.is_bare:
         return await _bare_token(node, connection, frame)
@@ -132,7 +131,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
     is_own = bool(node.is_own) and name in node.is_own and node.is_own[name](request)
     is_led = bool(node.leaders_calls) and not is_own
-    if is_led and name in node.forwards and (sent := await node.forwards[name](context, frame)) is not None:
+    if is_led and name in node.forwards and (sent := await _forwarded(node, api, context, frame)) is not None:
         return sent
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
@@ -152,7 +151,8 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
         except StopIteration as done:  # most handlers finish without waiting
             answer = done.value
         except Refused as refusal:
-            answer = call.refused(node, context, request, refusal)
+            answer, error_code = call.refused(node, context, request, refusal), refusal.code
+        error_code = answer.get("error_code") or error_code if type(answer) is dict else error_code
         if node.before_answers and not is_own and name in node.before_answers:
             await node.before_answers[name](request)
         if busy[0] > LARGE_SECONDS:
@@ -168,6 +168,15 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
         error_code = code_of(error)
         pieces = _error_response(call, node, context, request, error)
     node.requests.done(api, (perf_counter() - began) * 1000, busy[0] * 1000, error_code)
+    return pieces
+
+
+async def _forwarded(node: Node, api: Api, context: RequestContext, frame: bytearray) -> Pieces | Close | None:
+    """Return the leader's response, which counts its error; None if there is none."""
+    began = perf_counter()
+    pieces = await node.forwards[api.name](context, frame)
+    if pieces is not None:
+        node.requests.done(api, (perf_counter() - began) * 1000, 0.0, 0)
     return pieces
 
 

@@ -201,6 +201,7 @@ class ClassicGroup:
 def _topics(metadata: bytes) -> set[str] | None:
     source = Source(metadata)
     try:
-        return set(SUBSCRIPTION.read(source, source.i16())["topics"])
+        source.i16()  # all versions begin as version 0, which some clients write under a later number
+        return set(SUBSCRIPTION.read(source, 0)["topics"])
     except (MessageError, struct.error):
         return None

@@ -105,9 +105,9 @@ class Channel:
         return self.is_busy and self._out.is_empty
 
     @property
-    def misses_disconnect(self) -> bool:
-        """True while a cancellable request waits and the socket is not watched for the client's disconnect."""
-        return self.is_waiting and self.connection.may_cancel and not self.is_reading
+    def may_miss_disconnect(self) -> bool:
+        """True while a cancellable request waits: the socket is not read, or its reset came with the request."""
+        return self.is_waiting and self.connection.may_cancel
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""
@@ -163,11 +163,8 @@ class Channel:
         assert isinstance(sock, ssl.SSLSocket)
         try:
             sock.do_handshake()
-        except ssl.SSLWantReadError:
-            self._watch_writable(None)
-            return
-        except ssl.SSLWantWriteError:
-            self._watch_writable(self._continue_handshake)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wanted:
+            self._watch_writable(self._continue_handshake if isinstance(wanted, ssl.SSLWantWriteError) else None)
             return
         except OSError as error:
             self._refuse("bad_handshake", error)
@@ -258,6 +255,11 @@ class Channel:
                 self._pause()
         return frame
 
+    def read_on(self) -> None:
+        """Read again if no request began: of bytes and a reset that arrive together, uvloop reports only the bytes."""
+        if self.is_reading and not self.is_busy and not self._frames.rest:
+            self._on_readable()
+
     def _loop_if_pending(self) -> None:
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
             self._loop.call_soon(self._on_readable)  # bytes buffered by TLS trigger no event
@@ -340,6 +342,7 @@ class Channel:
         if answer is None:
             self.is_active = True
             self._finish_write()
+            self._loop.call_soon(self.read_on)
             return
         self._write(answer)
 

@@ -203,7 +203,7 @@ class Network:
         self._sweep_later()
         if self._idle_ms > 0:
             self._close_idle()
-        self._cancel_disconnected()
+        self._close_disconnected()
 
     def _close_idle(self) -> None:
         now_ms = self.monotonic_ms()
@@ -214,15 +214,23 @@ class Network:
                 self.counts.refuse("idle")
                 channel.close()
 
-    def _cancel_disconnected(self) -> None:
-        """Cancel waiting requests of clients that have disconnected; unread bytes hide their end of stream."""
-        by_descriptor = {one.fileno(): one for one in self.channels.values() if one.misses_disconnect}
-        if by_descriptor:
-            poll = select.poll()
-            for descriptor in by_descriptor:
-                poll.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
-            for descriptor, _ in poll.poll(0):
-                by_descriptor[descriptor].cancel()
+    def _close_disconnected(self) -> None:
+        """Cancel waiting requests of clients that have disconnected, and end unfinished ones that were reset.
+
+        Unread bytes hide the end of stream of the former; the loop may not have reported a reset.
+        """
+        by_descriptor = {
+            one.fileno(): one for one in self.channels.values() if one.may_miss_disconnect or one.is_unfinished
+        }
+        poll = select.poll()
+        for descriptor, one in by_descriptor.items():
+            poll.register(descriptor, 0 if one.is_unfinished else getattr(select, "POLLRDHUP", select.POLLHUP))
+        for descriptor, _ in poll.poll(0):
+            one = by_descriptor[descriptor]
+            if one.is_unfinished:
+                one.read_on()
+            else:
+                one.cancel()
 
     # The end
 

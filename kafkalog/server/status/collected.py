@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import KafkalogError
 from kafkalog.server.status.exposition import families
 from kafkalog.types import TopicPartition
-from kafkalog.util.prometheus import lines
+from kafkalog.util.prometheus import added, lines, sums_of
 
 if TYPE_CHECKING:
     from kafkalog.manager.data_directory import DataDirectory
     from kafkalog.server.node.node import Node
+    from kafkalog.server.workers.link import Message
 
 
 def partitions_of(node: Node) -> list[tuple[Any, ...]]:
@@ -52,3 +53,27 @@ async def metrics_of(node: Node) -> str:
     """Return the metrics of this process in Prometheus' text."""
     logs = "" if node.log_metrics is None else await node.run(node.log_metrics)
     return "".join(line for family in families(node.metrics) for line in lines(family)) + logs
+
+
+class ProcessTotals:
+    """The metrics of a node's processes as those of one. What a worker had counted stays when it ends.
+
+    Counters of logs and stores are those of the process that has them, and begin again with it.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, str]] = {}  # by worker: its process, and its counters at the last time
+        self._ended = ""
+
+    def text(self, own: str, workers: Iterable[Message]) -> str:
+        """Return the sums of the main process and the workers that answered, and of what others had counted before."""
+        texts, missing = [own], dict(self._last)
+        for message in workers:
+            number, process = message.values["number"], message.values["process"]
+            text = message.body.decode()
+            before = missing.pop(number, None)
+            if before is not None and before[0] != process:
+                self._ended = added([self._ended, before[1]])
+            self._last[number] = process, sums_of(text)
+            texts.append(text)
+        return added([*texts, *(counters for _, counters in missing.values()), self._ended])

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.server.net.endpoints import parse_endpoint
-from kafkalog.server.status.collected import metrics_of
+from kafkalog.server.status.collected import ProcessTotals, metrics_of
 from kafkalog.server.status.page import page, status_of
-from kafkalog.util.prometheus import CONTENT_TYPE, added
+from kafkalog.util.prometheus import CONTENT_TYPE
 from kafkalog.util.shielded import shielded
 
 if TYPE_CHECKING:
@@ -253,12 +253,12 @@ def listener_of(node: Node) -> HttpListener | None:
     if not where:
         return None
     endpoint = parse_endpoint(where)
+    totals = ProcessTotals()
 
     async def metrics() -> Page:
         own = await metrics_of(node)
         if node.workers is not None:
-            others = [answer.body.decode() for answer in await node.workers.collected("metrics")]
-            own = await node.run(added, [own, *others])
+            own = await node.run(totals.text, own, await node.workers.collected("metrics"))
         return Page(own, CONTENT_TYPE)
 
     async def health() -> Page:

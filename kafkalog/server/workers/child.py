@@ -223,7 +223,8 @@ class Child:
         return Message({"partitions": partitions_of(node), "disks": disks})
 
     async def _metrics(self, _: object) -> Message:
-        return Message({}, (await metrics_of(self._running_node())).encode())
+        text = await metrics_of(self._running_node())
+        return Message({"number": self._configuration["number"], "process": os.getpid()}, text.encode())
 
     def _running_node(self) -> Node:
         if self._server is None:

@@ -11,7 +11,7 @@ from kafkalog.server.apis.dispatch import offered
 from kafkalog.server.requests.context import Connection, RequestContext
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.reader import request_reader
-from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, PRODUCE
+from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, PRODUCE, SHARE_FETCH
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -46,14 +46,17 @@ class Call:
         self.context = context
         self.request = request
 
-    @property
-    def session(self) -> Any:
-        """The fetch session that the request continues, or None."""
-        number = getattr(self.request, "session_id", 0)
-        return self._node.replicas.sessions.get(number) if self.api.key == FETCH and number else None
+    def _session(self) -> Any:
+        """Return the fetch session or share session that the request continues, or None."""
+        request = self.request
+        if self.api.key == FETCH:
+            return self._node.replicas.sessions.get(getattr(request, "session_id", 0))
+        if self.api.key == SHARE_FETCH and request.share_session_epoch:
+            return self._node.shares.sessions.get((request.group_id, request.member_id))
+        return None
 
     def topics(self) -> Partitions:
-        """Return the topics that the request names, with partitions and offsets; a fetch session's, too."""
+        """Return the topics that the request names, with partitions and offsets; those of its session, too."""
         found: Partitions = {}
         for message in _messages(self.request):
             for name in _NAME_LISTS:
@@ -65,7 +68,7 @@ class Call:
             for row in getattr(message, "resources", None) or ():
                 if row.resource_type == _RESOURCE_TOPIC:
                     found.setdefault(row.resource_name, {})
-        session = self.session
+        session = self._session()
         for topic, index in () if session is None else tuple(session.partitions):
             named = self._name_of(topic)
             if named is not None:

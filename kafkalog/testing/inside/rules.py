@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.messages.outline import PassedProduces
 from kafkalog.server.requests.context import CLOSE, Connection
-from kafkalog.server.wire.versions import API_VERSIONS, FETCH, PRODUCE
+from kafkalog.server.wire.versions import API_VERSIONS, FETCH, PRODUCE, SHARE_FETCH
 from kafkalog.testing.inside import answers
 from kafkalog.testing.inside.requests import FLEXIBLE_PRODUCE, PRODUCE_BY_ID, Call, read_call
 from kafkalog.testing.names import PEER_PREFIX
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.testing.inside.counts import RuleCounts
     from kafkalog.testing.inside.recorder import Recorder
 
-_PATTERN: Final = "*?["
+_PATTERN: Final = "*?"
 _PEER: Final = PEER_PREFIX.encode()
 _CLIENT_ID: Final = 10
 """Position of the client id in a request, after its length in two bytes."""
@@ -97,8 +97,8 @@ class ActiveRule:
         for text in self._texts:
             if text not in frame:
                 return False
-        if self._topic is None or frame[1] == FETCH or len(frame) > _LARGE_BYTES:
-            return True  # a fetch session's topics are not in the request; a search of records costs more than reading
+        if self._topic is None or frame[1] in (FETCH, SHARE_FETCH) or len(frame) > _LARGE_BYTES:
+            return True  # a session's topics are not in the request; a search of records costs more than reading
         if self._topic in frame:
             return True
         known = self._server.node.topics.get(rule.topic or "")
@@ -109,17 +109,17 @@ class ActiveRule:
         rule = self.rule
         if not rule.peers and call.context.client_id.startswith(PEER_PREFIX):
             return False
-        if rule.client_id is not None and not fnmatchcase(call.context.client_id, rule.client_id):
+        if rule.client_id is not None and not _fits(call.context.client_id, rule.client_id):
             return False
-        if rule.group is not None and not any(fnmatchcase(one, rule.group) for one in call.groups()):
+        if rule.group is not None and not any(_fits(one, rule.group) for one in call.groups()):
             return False
         if rule.transactional_id is not None:
-            if not any(fnmatchcase(one, rule.transactional_id) for one in call.transactional_ids()):
+            if not any(_fits(one, rule.transactional_id) for one in call.transactional_ids()):
                 return False
         if not rule.wants_topics:
             return True
         for topic, partitions in call.topics().items():
-            if rule.topic is None or fnmatchcase(topic, rule.topic):
+            if rule.topic is None or _fits(topic, rule.topic):
                 if rule.partition is None or rule.partition in partitions:
                     return True
         return False
@@ -127,7 +127,7 @@ class ActiveRule:
     def is_meant(self, topic: str, partition: int) -> bool:
         """Return True if the rule is about this partition."""
         rule = self.rule
-        return rule.partition in (None, partition) and (rule.topic is None or fnmatchcase(topic, rule.topic))
+        return rule.partition in (None, partition) and (rule.topic is None or _fits(topic, rule.topic))
 
 
 class NodeRules:
@@ -304,6 +304,11 @@ def _set_done(future: asyncio.Future[None]) -> None:
 
 def _is_exact(pattern: str) -> bool:
     return not set(pattern) & set(_PATTERN)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Return True if the text fits the pattern, in which a bracket is a bracket."""
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def rule_of(given: dict[str, Any]) -> Rule:

@@ -56,6 +56,28 @@ def test_a_large_request_is_read_by_a_thread_unless_it_brings_records(
     with_node(tmp_path, use, auto_create_topics_enable=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "tree", "code"),
+    [
+        ("heartbeat", 4, {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None},
+         ErrorCode.UNKNOWN_MEMBER_ID),  # in the handler's answer
+        ("end_txn", 3, {"transactional_id": "", "producer_id": 1, "producer_epoch": 0, "committed": True},
+         ErrorCode.INVALID_REQUEST),
+        ("metadata", 12, metadata_tree("missing"), ErrorCode.NONE),  # of a topic
+        ("delete_topics", 5, {"topic_names": ["t"], "timeout": 1}, ErrorCode.TOPIC_DELETION_DISABLED),  # in each row
+    ],
+)  # fmt: skip
+def test_request_that_fails_as_a_whole_is_counted(
+    tmp_path: Path, name: str, version: int, tree: Any, code: ErrorCode
+) -> None:
+    async def use(node: Node) -> None:
+        await call(node, name, version, tree)
+        counts = node.requests.calls[KEYS[name]]
+        assert (counts.times_ms.count, counts.errors) == (1, {int(code): 1} if code else {})
+
+    with_node(tmp_path, use, auto_create_topics_enable=False, delete_topic_enable=False)
+
+
 ASKED_BY_NOBODY: dict[str, Any] = {
     "consumer_group_describe": {"group_ids": ["g"], "include_authorized_operations": False},
     "metadata": metadata_tree("t"),

@@ -64,6 +64,15 @@ async def set_limits(node: Node, *entries: tuple[str, str | None, str, float, bo
 
 
 @in_loop
+async def test_parts_of_an_entity_are_answered_in_the_brokers_order(tmp_path: Path) -> None:
+    parts = [{"entity_type": kind, "entity_name": "a"} for kind in ("user", "client-id")]
+    async with node_for(tmp_path) as node:
+        row = {"entity": parts, "ops": [{"key": "producer_byte_rate", "value": 5.0, "remove": False}]}
+        answer = await call(node, "alter_client_quotas", 1, {"entries": [row], "validate_only": True})
+        assert [one.entity_type for one in answer.entries[0].entity] == ["client-id", "user"]
+
+
+@in_loop
 async def test_the_first_limits_of_an_entity_that_comes_twice_are_set(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
         first, second = ("user", "a", "producer_byte_rate", 5.0, False), ("user", "a", "consumer_byte_rate", 6.0, False)

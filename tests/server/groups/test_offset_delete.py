@@ -73,6 +73,7 @@ async def test_offsets_of_a_topic_that_one_may_not_read_are_kept(tmp_path: Path)
     ("consumer", b"no subscription", {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
                                       ("u", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}),
     ("consumer", READS_T, {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): 0}),
+    ("consumer", b"\0\1" + READS_T[2:], {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): 0}),  # no owned ones
 ])  # fmt: skip
 @in_loop
 async def test_of_a_group_with_members_offsets_go_where_it_is_known_what_they_read(

@@ -1,13 +1,24 @@
 """Requests that are begun and not ended: what they take from the others, and which of them is given up."""
 
 import asyncio
+import socket
+import struct
 from typing import Any
 
 import pytest
 
-from kafkalog.server.net import unfinished
+from kafkalog.server.net import listener, unfinished
 from kafkalog.server.net.request_memory import UNAUTHENTICATED_BYTES
-from tests.server.net.networks import add_length, answer_of, connect, echo_frame, is_closed, network_for
+from tests.server.net.networks import (
+    add_length,
+    answer_of,
+    both_loops,
+    connect,
+    echo_frame,
+    is_closed,
+    network_for,
+    run_in,
+)
 
 SMALL = add_length(b"12345678")
 MOST = 1 << 20
@@ -286,3 +297,45 @@ def test_nothing_is_counted_of_requests_that_have_ended(is_split: bool) -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("loop_factory", both_loops())
+@pytest.mark.parametrize("sent", [SMALL[:1], SMALL[:-1], SMALL, SMALL + SMALL, SMALL + SMALL[:-1]])
+def test_reset_that_arrives_with_bytes_ends_the_connection(
+    loop_factory: Any, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both together, the loop may report the bytes only."""
+    monkeypatch.setattr(listener, "_SWEEP_SECONDS", 0.05)
+
+    async def run() -> None:
+        async def nothing(connection: Any, frame: bytearray) -> None:
+            return None
+
+        async with network_for(nothing) as network:
+            port = network.listeners["PLAINTEXT"].port
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", port)) as sock:
+                    sock.sendall(sent)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await wait_until(lambda: network.counts.accepted == 3 and not network.channels)
+            assert (network.counts.open, network.counts.request_bytes) == (0, 0)
+
+    run_in(loop_factory, run())
+
+
+@pytest.mark.parametrize("loop_factory", both_loops())
+def test_reset_that_arrives_with_a_request_ends_its_wait(loop_factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_SWEEP_SECONDS", 0.05)
+
+    async def run() -> None:
+        async def wait(connection: Any, frame: bytearray) -> None:
+            connection.may_cancel = True
+            await asyncio.get_running_loop().create_future()
+
+        async with network_for(wait) as network:
+            with socket.create_connection(("127.0.0.1", network.listeners["PLAINTEXT"].port)) as sock:
+                sock.sendall(SMALL)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await wait_until(lambda: network.counts.accepted and not (network.channels or network.counts.working))
+
+    run_in(loop_factory, run())

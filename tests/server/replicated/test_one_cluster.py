@@ -21,7 +21,7 @@ from tests.server.apis.test_setting_calls import SET, TOPIC, alter
 from tests.server.apis.test_topic_calls import allow
 from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
-from tests.server.nodes import call, connection_for, request_bytes
+from tests.server.nodes import KEYS, call, connection_for, request_bytes
 from tests.server.replica.copies import until
 from tests.server.replicated.servers import Servers, servers_of
 from tests.server.replicated.test_following_leader import set_of_three
@@ -136,6 +136,7 @@ async def test_the_node_that_forwarded_a_call_holds_the_client_back_as_long_as_t
         second = (await led_by_first(servers))[2]
         done = await call(second, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
         assert codes(done) == [(0, None)]
+        assert second.requests.calls[KEYS["alter_client_quotas"]].times_ms.count == 1
         ann = connection_for("User:ann")
         topic = {**new_topic("t"), "num_partitions": 3}
         made = await call(second, "create_topics", 7, creation(topic), connection=ann)

@@ -6,7 +6,9 @@ import pytest
 
 from kafkalog.errors import ConfigError
 from kafkalog.server.settings.config import ServerConfig
+from kafkalog.server.status.collected import ProcessTotals
 from kafkalog.server.workers.layout import check_workers, directories_of, settings_of, spread
+from kafkalog.server.workers.link import Message
 from kafkalog.util.prometheus import added
 
 
@@ -66,6 +68,27 @@ def test_metrics_of_several_processes_are_added() -> None:
     other = '# HELP c of c\n# TYPE c gauge\nc{log="x y"} 4\n'
     assert added([one]) == one
     assert added([one, two, other]) == counter(3) + histogram(5, 0.75) + other
+
+
+def test_what_an_ended_worker_had_counted_stays() -> None:
+    def of(counted: int, opened: int, *, logged: int = 0) -> str:
+        return (
+            f'# HELP a of a\n# TYPE a counter\na{{api="x"}} {counted}\n# HELP o of o\n# TYPE o gauge\no {opened}\n'
+            f'# HELP l of l\n# TYPE l counter\nl{{topic="t",directory="d"}} {logged}\n'
+        )
+
+    def worker(process: int, counted: int) -> Message:
+        return Message({"number": 1, "process": process}, of(counted, 1, logged=counted).encode())
+
+    totals = ProcessTotals()
+    assert totals.text(of(1, 1), []) == of(1, 1)
+    assert totals.text(of(1, 1), [worker(7, 5)]) == of(6, 2, logged=5)
+    for _ in range(2):
+        assert totals.text(of(2, 1), []) == of(7, 1)  # it ended, or does not answer for a moment
+    assert totals.text(of(2, 1), [worker(7, 6)]) == of(8, 2, logged=6)
+    for _ in range(2):
+        assert totals.text(of(2, 1), [worker(8, 1)]) == of(9, 2, logged=1)  # the next process
+    assert totals.text(of(2, 1), [worker(9, 3)]) == of(12, 2, logged=3)
 
 
 def test_times_and_marks_of_several_processes_are_not_added() -> None:
