@@ -49,7 +49,7 @@ def command(
 
     select = None
     if typed := typed_keywords(serdes, schemas, schema, message):
-        from kafkalog.log.selecting import select_matching
+        from kafkalog.log.typed_keywords import select_matching
 
         select = partial(select_matching, typed)
     with common.usage_of("-s"):

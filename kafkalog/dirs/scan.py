@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog._core.arrow.columns import Columns
     from kafkalog.dirs.window import TopicWindow
     from kafkalog.log.log import Log
-    from kafkalog.log.selecting import Projection
+    from kafkalog.log.typed_keywords import Projection
     from kafkalog.log.typed_scan import TypedScan
 
     Order = Literal["partition", "time"]
@@ -108,7 +108,7 @@ def with_decoders(
     known = {} if samples is None else samples
     if not any(isinstance(options.get(root), str) for root in ("key", "value")):
         return options
-    from kafkalog.log.selecting import selection_of
+    from kafkalog.log.typed_keywords import selection_of
     from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 
     reading = {name: options[name] for name in _READING if name in options}

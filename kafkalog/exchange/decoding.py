@@ -10,8 +10,8 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.log.json_conditions import conditioned
 from kafkalog.log.scan import SCHEMA_OPTIONS, check_keywords
-from kafkalog.log.selecting import OF_ONE_TYPE, selection_of
 from kafkalog.log.settled import LogsInTurn, Settled, decoders_of, settled_of
+from kafkalog.log.typed_keywords import OF_ONE_TYPE, selection_of
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.types import TopicPartition

@@ -10,8 +10,8 @@ from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.lake.positions import ReadRange
 from kafkalog.lake.renames import numbers_of, with_names
 from kafkalog.log.scan import TYPED_OPTIONS, LogScan
-from kafkalog.log.selecting import selection_of
 from kafkalog.log.selection import Selection
+from kafkalog.log.typed_keywords import selection_of
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
 from kafkalog.util.keywords import unknown_keyword
 

@@ -10,8 +10,8 @@ from kafkalog.inspect.counts import TOP_VALUES, PathCounts, ValueCount, ValueTal
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.read import offset_range
 from kafkalog.log.scan import SCHEMA_OPTIONS, LogScan
-from kafkalog.log.selecting import select_matching, selection_of
 from kafkalog.log.selection import Selection
+from kafkalog.log.typed_keywords import select_matching, selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.util.keywords import unknown_keyword

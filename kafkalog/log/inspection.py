@@ -202,7 +202,7 @@ def browse(
     named = [f"{part}={name}" for part, name in (("key", key), ("value", value)) if name is not None]
     select = None
     if named:
-        from kafkalog.log.selecting import select_matching
+        from kafkalog.log.typed_keywords import select_matching
 
         given = {"key": key, "value": value, "schemas": schemas, "schema": schema, "message": message}
         select = partial(select_matching, given)

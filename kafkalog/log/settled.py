@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkalog.log.log import Log
 from kafkalog.log.scan import SCHEMA_OPTIONS
-from kafkalog.log.selecting import options_of
 from kafkalog.log.selection import ColumnDecoder
+from kafkalog.log.typed_keywords import options_of
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import KafkalogError
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.scan import ArrowScan, LogScan
-from kafkalog.log.selecting import selection_of
 from kafkalog.log.selection import Selection
+from kafkalog.log.typed_keywords import selection_of
 
 if TYPE_CHECKING:
     import pyarrow

@@ -18,8 +18,8 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
-from kafkalog.log.selecting import selection_of
 from kafkalog.log.selection import Selection
+from kafkalog.log.typed_keywords import selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.reading.chunks import IN_A_BATCH
 from kafkalog.records.column_reader import COLUMNS

@@ -10,9 +10,9 @@ from pyarrow.compute import CastOptions
 
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument
-from kafkalog.log.selecting import selection_of
 from kafkalog.log.selection import Selection
 from kafkalog.log.settled import LogsInTurn, Settled, decoders_of, settled_of
+from kafkalog.log.typed_keywords import selection_of
 from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.row_schema import arrow_schema

@@ -16,7 +16,7 @@ from kafkalog._core.bytes.crc import crc32c
 from kafkalog.browse import filtered
 from kafkalog.browse.filtered import FilteredLevel, offsets_of
 from kafkalog.browse.search import parse_search
-from kafkalog.log.selecting import select_matching
+from kafkalog.log.typed_keywords import select_matching
 from kafkalog.storage.readonly.view import LogView
 from tests.browse.test_browse import Screen, browse
 from tests.browse.test_typed import json_options

@@ -8,7 +8,7 @@ import pytest
 import kafkalog
 from kafkalog.browse.search import Search, find_match, parse_search, predicate_for
 from kafkalog.errors import CorruptRecord, IllegalArgument
-from kafkalog.log.selecting import select_matching
+from kafkalog.log.typed_keywords import select_matching
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.where import Expression, parse
 

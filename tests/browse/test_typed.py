@@ -15,7 +15,7 @@ from kafkalog.browse.start import BrowseOptions
 from kafkalog.browse.tree import FieldLevel, Node
 from kafkalog.keys.lookup import KeyLookup
 from kafkalog.keys.place import KeyIndexPlace
-from kafkalog.log.selecting import select_matching
+from kafkalog.log.typed_keywords import select_matching
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.consume.decoded import parse_serdes
 from kafkalog.util.fileio import OS
