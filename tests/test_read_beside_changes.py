@@ -31,11 +31,12 @@ def writer(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture(params=["a", "r"])
 def reader(writer: Log, request: Any, monkeypatch: Any) -> Iterator[Log]:
-    """The writer's log itself, or another one in mode "r", whose checkpoints are read at each look."""
+    """The writer's log itself, or another one in mode "r", which looks at all files for each read."""
     if request.param == "a":
         yield writer
         return
-    monkeypatch.setattr(watch, "LISTING_MS", 0)
+    for interval in ("LISTING_MS", "LOOK_MS"):
+        monkeypatch.setattr(watch, interval, 0)
     with kafkalog.open(writer.path) as log:
         yield log
 

@@ -115,7 +115,7 @@ READING = (
           "table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, ordered=True)",
           "if batches.count == 500:\n    sum(bytes(5000))"),
     Plant("read by offset", "log/log.py", "return record_at(self._source, operator.index(key))", "sum(bytes(200))"),
-    Plant("look-up by time", "log/read.py", "if timestamp < -3:", "sum(bytes(300))"),
+    Plant("look-up by time", "log/read.py", "if timestamp < 0:", "sum(bytes(300))"),
     Plant("iterate records", "log/read.py",
           "return _read(chunks.records, log, (start, stop, since, until), isolation, on_damage, skipped)",
           "sum(bytes(100000))"),

@@ -10,7 +10,7 @@ from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
 from kafkalog.log.slice import LogSlice, clamped
 from kafkalog.reading import chunks
-from kafkalog.reading.source import end_of, first_offset, isolation_of, refresh, refreshed, skipped_of
+from kafkalog.reading.source import end_of, first_offset, isolation_of, look, refresh, refreshed, skipped_of
 from kafkalog.reading.tail import check_timeout
 from kafkalog.reading.tail import tail as new_records
 from kafkalog.records.batch import RecordBatch
@@ -258,9 +258,14 @@ def offset_for_time(
 
 def _find_time(log: Log, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
     source = log._source
-    if timestamp < -3:
-        raise IllegalArgument(
-            f"time {timestamp} is before 1970", hint="no record has a negative timestamp"
-        )
-    refresh(source)
-    return source.offset_for_time(timestamp, isolation)
+    if timestamp < 0:
+        if timestamp < -3:
+            raise IllegalArgument(f"time {timestamp} is before 1970", hint="no record has a negative timestamp")
+        refresh(source)
+    else:
+        look(source)
+    found = source.offset_for_time(timestamp, isolation)
+    if found is None:
+        refresh(source)  # the record may be newer than the last look
+        found = source.offset_for_time(timestamp, isolation)
+    return found

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.reading.chunks import records
-from kafkalog.reading.source import out_of_range, refresh
+from kafkalog.reading.source import look, out_of_range, refresh
 from kafkalog.storage.fast_lookup import record_at_offset
-from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
@@ -21,10 +20,9 @@ def record_at(log: LogSource, offset: int) -> Record:
     Raises OffsetOutOfRange (a LookupError) outside the log and at an offset without a record: in a gap that compaction
     left, or at a control record, the error names the next offset with a record.
     """
-    if isinstance(log, LogView):
-        log.refresh()
+    look(log)
     segment = log.segment_of(offset)
-    if segment is None:
+    if segment is None:  # not in the log at the last look
         refresh(log)
         end = log.log_end_offset
         if offset < 0:

@@ -43,6 +43,12 @@ def refresh(log: LogSource) -> None:
         raise closed(log)
 
 
+def look(log: LogSource) -> None:
+    """Refresh a view that has not been refreshed for 10 ms."""
+    if isinstance(log, LogView):
+        log.look()
+
+
 def refreshed(log: LogSource) -> LogSource:
     """Return `log` after a `refresh`."""
     refresh(log)
