@@ -17,7 +17,7 @@ from kafkalog import control
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.log.log import Log
 from kafkalog.records.builder import RecordsBuilder
-from kafkalog.storage.readonly import watch
+from kafkalog.storage.readonly import view, watch
 
 pytestmark = pytest.mark.in_memory
 COMMITTED = "read_committed"
@@ -35,8 +35,8 @@ def reader(writer: Log, request: Any, monkeypatch: Any) -> Iterator[Log]:
     if request.param == "a":
         yield writer
         return
-    for interval in ("LISTING_MS", "LOOK_MS"):
-        monkeypatch.setattr(watch, interval, 0)
+    monkeypatch.setattr(watch, "LISTING_MS", 0)
+    monkeypatch.setattr(view, "LOOK_MS", 0)
     with kafkalog.open(writer.path) as log:
         yield log
 

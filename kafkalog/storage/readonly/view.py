@@ -59,6 +59,8 @@ _PAUSES_MS: Final = (20, 80, 200, 700)
 """Increasing pauses before another look, in ms: a busy broker may take that long to rename one segment's files."""
 _BUSY_MS: Final = 2000
 """A directory changed within this time (ms) has an active owner."""
+LOOK_MS: Final = 10
+"""Time (ms) between the looks of reads that take less time than a look."""
 LOOKS: Final = 3
 """Number of times the same data must look damaged while its owner may be changing it."""
 
@@ -274,7 +276,7 @@ class LogView(Closing):
 
     def look(self) -> None:
         """Refresh if the last look is 10 ms old: for a read of one record, which takes less time than a look."""
-        if self._watch.is_due:
+        if not 0 <= self._clock.milliseconds() - self._watch.looked_ms < LOOK_MS:  # negative: the clock was set
             self.refresh()
 
     # Reading

@@ -31,8 +31,6 @@ LISTING_MS: Final = 1000
 """Longest time (ms) between listings, even if the directory's times are unchanged (another machine may set them)."""
 FRESH_MS: Final = 100
 """A modification time younger than this (ms) may hide a later change: file times advance in ticks of a few ms."""
-LOOK_MS: Final = 10
-"""Time (ms) between the looks of reads that take less time than a look."""
 LISTING_ATTEMPTS: Final = 20
 
 
@@ -105,18 +103,13 @@ class DirectoryWatch:
         self._clock = clock
         self._descriptors = Descriptors()
         self._listed_ms = 0  # monotonic
-        self._looked_ms = 0
+        self.looked_ms = 0
         self._directory_mtime_ns = -1
         self._fresh = True  # the directory may change again within this tick
 
-    @property
-    def is_due(self) -> bool:
-        """True if the last look is LOOK_MS old, or the clock was set since."""
-        return not 0 <= self._clock.milliseconds() - self._looked_ms < LOOK_MS
-
     def looked(self, state: ViewState) -> ViewState:
         """Return the current state, given that of the last look; `state` itself if nothing has changed."""
-        self._looked_ms = self._clock.milliseconds()
+        self.looked_ms = self._clock.milliseconds()
         return self.listed(state) if self._directory_changed() else self._followed(state)
 
     def _directory_changed(self) -> bool:
