@@ -138,6 +138,8 @@ ensure_venv() {
     base="$(find_python)" || { say "this system's Python is older than 3.11; KAFKALOG_PYTHON may name one"; return 1; }
     say "making .venv with $("$base" --version)"
     "$base" -m venv --clear "$VENV"
+    # the one that comes with Python 3.11 takes more than a minute to choose the versions of what the tests import
+    "$PYTHON" -m pip -q --disable-pip-version-check install --upgrade pip </dev/null >&2 || true
 }
 
 # what the installed packages depend on: the metadata, the interpreter, and what is asked for
