@@ -249,7 +249,8 @@ install_and_compile() {
     fetching="$fetching $!"
     trap 'kill $fetching; trap - INT; kill -INT $$' INT
     # shellcheck disable=SC2086
-    compile $pip --no-deps --no-build-isolation --config-settings editable_mode=compat -e . || status=1
+    PYTHONWARNINGS=ignore::UserWarning compile $pip --no-deps --no-build-isolation \
+        --config-settings editable_mode=compat -e . || status=1 # setuptools warns of that mode, at length
     for one in $fetching; do wait "$one" || status=1; done
     trap - INT
     return "$status"
