@@ -213,3 +213,15 @@ def test_a_condition_on_times_is_looked_up_again_after_a_truncation(writer: Log,
         writer.append((b"k", b"new", number * 1000))
     found = scan.table()["offset"].to_pylist() if how == "scan" else offsets(records)
     assert found == [*range(2, 20)]
+
+
+def test_a_condition_on_times_meets_what_a_truncation_has_removed(writer: Log, reader: Log) -> None:
+    """No record of the shorter log is late enough: the range that was asked for is gone all the same."""
+    for number in range(20):
+        writer.append((b"k", b"old", number * 100))
+    scan = reader.scan(["offset"], where="timestamp >= 500")
+    writer.truncate_to(2)
+    for number in range(2, 6):
+        writer.append((b"k", b"new", number))
+    with pytest.raises(OffsetOutOfRange, match="truncated to 6"):
+        scan.table()
