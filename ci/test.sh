@@ -32,16 +32,6 @@ if [ ! -d tests/__pycache__ ]; then
     wait "$half" || true
 fi
 python -m pytest -n "${KAFKALOG_WORKERS:-$workers}" --dist loadfile --durations=40 --durations-min=5 "$@" || status=$?
-# of thousands of tests with threads, clocks and other programs, up to three may fail because the machine is busy: they
-# have to pass alone, and are named. A crash (status 3) is not repeated.
-failed=.pytest_cache/v/cache/lastfailed
-if [ "$status" = 1 ] && [ $# -eq 0 ] && [ "$(grep -c '": true' "$failed")" -le 3 ]; then
-    cp "$failed" build/failed.txt
-    status=0
-    python -m pytest --last-failed || status=$?
-    echo "failed beside other tests, and $([ "$status" = 0 ] && echo passed || echo not all passed) alone:"
-    grep '": true' build/failed.txt
-fi
 [ "$status" = 0 ] || exit "$status"
 if [ -n "$counting" ]; then
     wait "$counting" || status=$?

@@ -59,15 +59,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
     return Shares(config, log)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Give a run in which a test ended its process a status of its own: ci/test.sh repeats no such test."""
-    if "tests.workers" in sys.modules:
-        from tests.workers import CRASHED
-
-        if session.config.stash.get(CRASHED, False):
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-
-
 def pytest_report_header() -> list[str]:
     """Return the tested package, and the directory for files that would otherwise be in memory."""
     tested = f"kafkalog from {trees.PACKAGE.parent}{f', as in {trees.WHEEL.name}' if trees.WHEEL else ''}"

@@ -46,8 +46,7 @@ def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[st
     """A suite of three files, one test of which fails, in two processes that share it as they share this one."""
     for name in ("a", "b", "c"):
         (folder / f"test_{name}.py").write_text(f"def test_{name}():\n    assert {name != 'b'}\n")
-    hooks = "pytest_sessionfinish, pytest_xdist_make_scheduler"
-    (folder / "conftest.py").write_text(f"from tests.conftest import {hooks}\n")
+    (folder / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
     environment = {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
@@ -69,6 +68,6 @@ def test_a_test_that_ends_its_process_fails_once_and_the_others_run(tmp_path: Pa
     )
     (tmp_path / "test_crash.py").write_text(f"import os\n{tests}")
     done = run_pytest(tmp_path, "-n", "2", "--dist", "loadfile", "--deselect", "test_b.py")
-    assert done.returncode == pytest.ExitCode.INTERNAL_ERROR, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
     assert f"crashed while running 'test_crash.py::test_{crashing}'" in done.stdout
     assert "1 failed, 3 passed" in done.stdout, done.stdout

@@ -8,12 +8,9 @@ for timeouts, disks and other programs, so there are more processes than process
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-CRASHED = pytest.StashKey[bool]()
-"""True if a test ended its process."""
 CRASHED_COMMITS = "tests/spark/test_commit_crash.py"
 # paths and the share they belong to; the first one that matches counts, and what none matches is a share by file
 TOGETHER = (
@@ -86,7 +83,6 @@ class Shares(LoadScopeScheduling):
         shares = self.assigned_work[node]
         crashed = next((test for share in shares.values() for test, is_done in share.items() if not is_done), None)
         if crashed is not None:
-            self.config.stash[CRASHED] = True
             share = share_of(crashed)
             shares[share][crashed] = True
             if all(shares[share].values()):
