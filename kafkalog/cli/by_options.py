@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.inspect.counts import PathCounts
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
+
+    class ByGiven(DecoderGiven):
+        """Values of the options."""
+
+        by: str | None
+        top: int
+        where: str | None
 
 by_options = common.options(
     click.option(
@@ -44,7 +51,7 @@ class Counting(NamedTuple):
     typed: dict[str, Any]
 
 
-def parse_counting(given: dict[str, Any]) -> Counting | None:
+def parse_counting(given: ByGiven) -> Counting | None:
     """Return what the options ask for, None without --by; a usage error for a wrong path, or an option without --by."""
     if given["by"] is None:
         for name in ("where", "serdes", "schemas", "schema", "message"):

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class CompactionOptions(TypedDict):
+        """Values of `compaction_options`."""
+
+        dry_run: bool
+        topics: tuple[str, ...]
+        from_start: bool
+        roll: bool
+        delete_retention_ms: str | None
+        min_compaction_lag_ms: str | None
+        cleanup_policy: str | None
+        map_bytes: int | None
+        now_text: str | None
+        settings: dict[str, str]
 
 compaction_options = common.options(
     common.paths_argument(),
@@ -32,7 +47,7 @@ compaction_options = common.options(
 """What to clean, and by which rules; `compaction_of` converts the options."""
 
 
-def compaction_of(given: dict[str, Any]) -> dict[str, Any]:
+def compaction_of(given: CompactionOptions) -> dict[str, Any]:
     """Return the options as arguments of `compact`; a usage error for an invalid time."""
     settings = {
         "delete.retention.ms": given["delete_retention_ms"],
@@ -55,7 +70,7 @@ def compaction_of(given: dict[str, Any]) -> dict[str, Any]:
 @click.command("compact")
 @compaction_options
 @common.quiet_options
-def command(paths: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOptions]) -> None:
     """Clean compacted topics: keep the last record of each key, and remove deleted keys in time.
 
     Each topic's own settings apply. They come from the topics file if kafkalog created the topic, or from the broker's

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common
 from kafkalog.cli.consume_where import Filter, check_formats
-from kafkalog.cli.decoder_options import ROW_DECODERS, schema_given, schema_options, serdes_option
+from kafkalog.cli.decoder_options import ROW_DECODERS, DecoderGiven, schema_given, schema_options, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -24,6 +24,40 @@ if TYPE_CHECKING:
     from kafkalog.tools.consume.decoded import Serdes
     from kafkalog.tools.consume.templates import Pieces
     from kafkalog.tools.consume.text import Written
+
+    class _Encodings(TypedDict):
+        """Encodings in which keys and values are printed."""
+
+        key_encoding: str
+        value_encoding: str
+
+    class _Given(DecoderGiven):
+        """Values of the command's options."""
+
+        dirs: tuple[str, ...]
+        topic: Any  # a str: `command` refuses None
+        partitions: tuple[int, ...]
+        offsets: tuple[str, ...]
+        from_beginning: bool
+        count: int | None
+        exit_at_end: bool
+        follow: bool
+        fmt: str | None
+        as_json: bool
+        delimiter: str
+        key_delimiter: str | None
+        nulls: bool
+        unbuffered: bool
+        key_encoding: str
+        value_encoding: str
+        where: str | None
+        project: str | None
+        group: str | None
+        cursors: str | None
+        isolation_level: str | None
+        on_damage: str
+        tiered: str | None
+        settings: dict[str, str]
 
 _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 
@@ -80,7 +114,7 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @common.tiered_option
 @common.settings_option("Reader setting: isolation.level, and with -G auto.offset.reset")
 @common.quiet_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[_Given]) -> int:
     """Print the records of a topic's partitions, one partition after another, each in order.
 
     The command takes no lock and writes nothing to the directories; a broker may write to them at the same time.
@@ -114,7 +148,7 @@ def command(**given: Any) -> int:
 class _Consumer:
     """One run of the command: its options, output, and records left to print."""
 
-    def __init__(self, dirs: list[str], given: dict[str, Any], group: Group | None) -> None:
+    def __init__(self, dirs: list[str], given: _Given, group: Group | None) -> None:
         from kafkalog.reading.source import isolation_of
         from kafkalog.tools.offsets import parse_bounds
         from kafkalog.util.times import text_ms
@@ -228,7 +262,7 @@ class _Consumer:
         from kafkalog.tools.escapes import unescape
 
         given = self.given
-        encodings: dict[str, Any] = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
+        encodings: _Encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
         if given["as_json"]:
             return templates.json_lines(topic=given["topic"], partition=partition, **encodings)
         null = b"NULL" if given["nulls"] else b""

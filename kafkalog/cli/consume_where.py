@@ -15,6 +15,7 @@ from kafkalog.cli.decoder_options import keywords_for
 from kafkalog.util.times import datetime_text
 
 if TYPE_CHECKING:
+    from kafkalog.cli.decoder_options import DecoderGiven
     from kafkalog.log.log import Log
     from kafkalog.log.typed_scan import TypedScan
     from kafkalog.storage.damage import Skipped
@@ -44,7 +45,7 @@ class Filter:
     null, and counted in `undecodable`.
     """
 
-    def __init__(self, where: str | None, project: str | None, given: dict[str, Any]) -> None:
+    def __init__(self, where: str | None, project: str | None, given: DecoderGiven) -> None:
         from kafkalog.where import parse, parse_field
 
         with common.usage_of("--where"):

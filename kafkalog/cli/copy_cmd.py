@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -12,6 +12,23 @@ from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.copy import CopyReport
+
+    class CopyOptions(TypedDict):
+        """Values of the options of `copy`."""
+
+        sources: tuple[str, ...]
+        target: str
+        topics: tuple[str, ...]
+        groups: tuple[str, ...]
+        no_groups: bool
+        offsets: str
+        isolation_level: str
+        tiered: str | None
+        to_tiered: str | None
+        settings: dict[str, str]
+        dry_run: bool
+        follow: bool
+        poll_every_s: float
 
 _options = common.options(
     click.option(
@@ -60,7 +77,7 @@ _options = common.options(
 
 @click.command("copy")
 @_options
-def command(as_json: bool, **given: Any) -> int:
+def command(as_json: bool, **given: Unpack[CopyOptions]) -> int:
     """Copy topics with their settings, records and groups' offsets, between clusters, directories and backups.
 
     Nothing is written without --apply: the output shows what would be copied, and what the target cannot keep. A copy
@@ -91,7 +108,7 @@ def command(as_json: bool, **given: Any) -> int:
     return 0 if is_ok else 1
 
 
-def _reports(given: dict[str, Any], progress: Callable[[int], object]) -> Iterator[CopyReport]:
+def _reports(given: CopyOptions, progress: Callable[[int], object]) -> Iterator[CopyReport]:
     from kafkalog.copy import copy_topics, follow_topics
     from kafkalog.util.interrupts import stop_signals
 

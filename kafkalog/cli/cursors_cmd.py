@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 import click
 
@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 
     _Row = dict[str, str | int | None]
     _Target = Literal["to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by"]
+
+    class _Reset(TypedDict):
+        """Values of the options of `reset`."""
+
+        dirs: tuple[str, ...]
+        topic: str
+        partitions: tuple[int, ...]
+        group: str
+        to_earliest: bool
+        to_latest: bool
+        to_offset: Any  # these three: None, or an int, a str, an int
+        to_datetime: Any
+        shift_by: Any
+        execute: bool
+        dry_run: bool
+        cursors: str | None
 
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
 _FIELDS: Final = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "committed_ms")
@@ -165,7 +181,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be done (default).")
 @common.cursors_option
 @common.quiet_options
-def reset(**given: Any) -> None:
+def reset(**given: Unpack[_Reset]) -> None:
     """Move a reader's position; dry run by default.
 
     A new offset outside the log becomes the nearest end of the log. The command prints GROUP TOPIC:PARTITION OLD NEW
@@ -216,7 +232,7 @@ def _broker_group_error(group: str, kind: str, option: str) -> KafkalogError:
     return IllegalState(text, hint=f"start the broker, and run kafka-{kind}-groups {option}")
 
 
-def _move(store: CursorStore, view: LogView, target: _Target, given: dict[str, Any]) -> tuple[int | None, int]:
+def _move(store: CursorStore, view: LogView, target: _Target, given: _Reset) -> tuple[int | None, int]:
     """Return the (old, new) position; with --execute, store the new one."""
     from kafkalog.cursors.cursor import Options, open_cursor
     from kafkalog.errors import CorruptCheckpoint
@@ -238,7 +254,7 @@ def _move(store: CursorStore, view: LogView, target: _Target, given: dict[str, A
     return old, new
 
 
-def _new_position(view: LogView, target: _Target, given: dict[str, Any], old: int | None) -> int:
+def _new_position(view: LogView, target: _Target, given: _Reset, old: int | None) -> int:
     from kafkalog.errors import IllegalArgument
 
     if target == "shift_by" and old is None:
@@ -247,7 +263,7 @@ def _new_position(view: LogView, target: _Target, given: dict[str, Any], old: in
     return min(max(_target_offset(view, target, given, old or 0), view.log_start_offset), view.log_end_offset)
 
 
-def _target_offset(view: LogView, target: _Target, given: dict[str, Any], old: int) -> int:
+def _target_offset(view: LogView, target: _Target, given: _Reset, old: int) -> int:
     if target == "to_earliest":
         return view.log_start_offset
     if target == "to_offset":

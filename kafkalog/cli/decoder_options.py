@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from kafkalog.cli.common import Command, options
+
+
+class DecoderGiven(TypedDict):
+    """Values of -s and of `schema_options`."""
+
+    serdes: tuple[str, ...]
+    schemas: str | None
+    schema: str | None
+    message: str | None
+
 
 COLUMN_DECODERS = (
     "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas or --schema), or group, transaction, "
@@ -83,7 +93,7 @@ def typed_keywords(
     return {**decoder_names(serdes), **given, "on_undecodable": "null"}
 
 
-def keywords_for(roots: Collection[str], given: dict[str, Any]) -> dict[str, Any]:
+def keywords_for(roots: Collection[str], given: DecoderGiven) -> dict[str, Any]:
     """Return `typed_keywords` for a condition or fields that look into `roots`; {} where none of them is decoded."""
     found = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
     return found if found.keys() & roots else {}

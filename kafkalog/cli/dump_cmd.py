@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -18,6 +18,27 @@ if TYPE_CHECKING:
     from kafkalog.tools.dump.options import DumpOptions
     from kafkalog.tools.dump.record_readers import RecordReader
     from kafkalog.util.fileio import FileSystem
+
+    class _Given(TypedDict):
+        """Values of the command's options."""
+
+        deep_iteration: bool
+        print_data_log: bool
+        skip_record_metadata: bool
+        index_sanity_check: bool
+        verify_index_only: bool
+        max_bytes: int | None
+        max_message_size: int
+        offsets_decoder: bool
+        transaction_log_decoder: bool
+        cluster_metadata_decoder: bool
+        share_group_state_decoder: bool
+        remote_log_metadata_decoder: bool
+        key_decoder_class: str | None
+        value_decoder_class: str | None
+        schemas: str | None
+        tiered: str | None
+        as_json: bool
 
 _PLAIN = "string"
 
@@ -113,7 +134,7 @@ def _decoder_class(name: str, what: str) -> Callable[[common.Command], common.Co
 @common.tiered_option
 @common.json_option("Print one JSON object for each batch, record and entry.")
 @click.version_option(version, message="%(version)s")
-def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> None:
+def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Unpack[_Given]) -> None:
     """Print files of partition directories in the format of Kafka's dump tool.
 
     A partition directory stands for all of its files. Files are opened for reading only. Errors in an index, and
@@ -130,7 +151,7 @@ def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> No
         sys.stdout.buffer.flush()
 
 
-def _options(given: dict[str, Any]) -> DumpOptions:
+def _options(given: _Given) -> DumpOptions:
     from kafkalog.tools.dump.options import DumpOptions
 
     max_bytes = given["max_bytes"]

@@ -5,13 +5,32 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class _Given(DecoderGiven):
+        """Values of the command's options that an export takes."""
+
+        dirs: tuple[str, ...]
+        topics: tuple[str, ...]
+        partitions: tuple[int, ...]
+        target_size: str
+        offsets: tuple[str, ...]
+        columns: str | None
+        by_date: bool
+        compression: str | None
+        resume: bool
+        where: str | None
+        on_undecodable: str | None
+        isolation_level: str | None
+        on_damage: str
+        tiered: str | None
 
 FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 
@@ -47,7 +66,7 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 @common.tiered_option
 @common.json_option("Print one JSON object for the export.")
 @common.quiet_options
-def command(target: str, format: str, as_json: bool, **given: Any) -> int:
+def command(target: str, format: str, as_json: bool, **given: Unpack[_Given]) -> int:
     """Export the records of topics into TARGET: topic=NAME/*.parquet, *.arrow or *.jsonl.
 
     --resume continues an export that was stopped, or adds new records to a finished one; no record is exported twice.

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options
 from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class _Given(TypedDict):
+        """Values of the command's options that an import takes."""
+
+        topic: str | None
+        columns: dict[str, str]
+        offsets: str
+        partitions: int
+        compression: str | None
+        group_offsets: bool
+        resume: bool
 
 
 @click.command("import")
@@ -31,7 +43,7 @@ from kafkalog.cli.progress import Meter
 @click.option("--resume", is_flag=True, help="Continue an import that keeps offsets; existing records stay.")
 @common.json_option("Print one JSON object for the import.")
 @common.quiet_options
-def command(files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, **given: Any) -> int:
+def command(files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, **given: Unpack[_Given]) -> int:
     """Import records from Parquet, Arrow or JSON lines, such as the files of `kafkalog export`, into topics.
 
     Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their
@@ -68,7 +80,7 @@ def command(files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json:
     return 0
 
 
-def _import_directory(files: tuple[str, ...], data: str, given: dict[str, Any], as_json: bool, meter: Meter) -> int:
+def _import_directory(files: tuple[str, ...], data: str, given: _Given, as_json: bool, meter: Meter) -> int:
     from kafkalog.exchange.kafka_dir import import_directory
     from kafkalog.server.groups.stored import commit_all, whole_offsets
 

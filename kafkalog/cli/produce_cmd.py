@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -18,6 +18,25 @@ if TYPE_CHECKING:
     from kafkalog.records.packing import Compression
     from kafkalog.tools.produce.json_lines import JsonProducer
     from kafkalog.tools.produce.text import Producer
+
+    class _Given(TypedDict):
+        """Values of the command's options."""
+
+        dirs: tuple[str, ...]
+        topic: str
+        partition: int | None
+        settings: dict[str, str]
+        lines: bool
+        key_delimiter: str | None
+        delimiter: str
+        key: str | None
+        headers: tuple[str, ...]
+        compression: Compression | None
+        nulls: bool
+        as_json: bool
+        sync: bool
+        on_damage: OnDamage | None
+        files: tuple[str, ...]
 
 PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 
@@ -45,7 +64,7 @@ PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 @common.recovery_option
 @common.quiet_options
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
-def command(**given: Any) -> None:
+def command(**given: Unpack[_Given]) -> None:
     r"""Append records from FILEs, or from stdin if none is given, to a topic.
 
     Stdin is split into records at each newline (-D sets another delimiter, such as '\0' or ';'). A FILE is one record,
@@ -64,7 +83,7 @@ def command(**given: Any) -> None:
 class _Request:
     """The parsed command line of one `produce`."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **given: Unpack[_Given]) -> None:
         self.dirs: list[str] = common.need_dirs(given["dirs"])
         self.topic: str = given["topic"]
         self.partition: int | None = given["partition"]

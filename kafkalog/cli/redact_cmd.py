@@ -5,13 +5,36 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import backup_options, common
-from kafkalog.cli.decoder_options import keywords_for, schema_options, serdes_option
+from kafkalog.cli.decoder_options import DecoderGiven, keywords_for, schema_options, serdes_option
 from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class RedactOptions(DecoderGiven):
+        """Values of the options of `redact`."""
+
+        dirs: tuple[str, ...]
+        topic: str
+        partitions: tuple[int, ...]
+        dry_run: bool
+        keys: tuple[str, ...]
+        key_files: tuple[str, ...]
+        key_encoding: str
+        where: str | None
+        offsets: tuple[str, ...]
+        change: str | None
+        erase_key: bool
+        remove_kept: bool
+        store: str | None
+        tiered: str | None
+        backups: str | None
+        recipients: tuple[str, ...]
+        identities: tuple[str, ...]
+        staging: str | None
 
 redact_options = common.options(
     common.dir_option,
@@ -60,7 +83,7 @@ redact_options = common.options(
 
 @click.command("redact")
 @redact_options
-def command(as_json: bool, **given: Any) -> int:
+def command(as_json: bool, **given: Unpack[RedactOptions]) -> int:
     """Redact records: empty their values and remove their headers, in place.
 
     A record is redacted if --key, --keys, --where or --offsets names it. Offsets, timestamps, producers, transactions,
@@ -121,7 +144,7 @@ def command(as_json: bool, **given: Any) -> int:
     return common.print_report(report, as_json=as_json)
 
 
-def _check_places(given: dict[str, Any]) -> None:
+def _check_places(given: RedactOptions) -> None:
     """Raise a usage error for options of data directories with --backups, and for those of backups without it."""
     named: dict[str, object]
     if given["backups"] is None:
@@ -169,7 +192,7 @@ def _content(name: str) -> bytes:
         raise click.FileError(name, error.strerror or str(error)) from None
 
 
-def _typed(where: str | None, given: dict[str, Any]) -> dict[str, Any]:
+def _typed(where: str | None, given: RedactOptions) -> dict[str, Any]:
     """Return the decoders that the condition needs, as keywords of `log.scan`; what does not decode is an error."""
     if where is None:
         return {}

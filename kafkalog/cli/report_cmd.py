@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -13,7 +13,7 @@ from kafkalog.cli.by_options import by_options, by_topic, count_topic, parse_cou
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    from kafkalog.cli.by_options import Counting
+    from kafkalog.cli.by_options import ByGiven, Counting
     from kafkalog.inspect.counts import PathCounts
     from kafkalog.inspect.report import Report
 
@@ -36,7 +36,7 @@ def command(
     output: str,
     keys: bool,
     exact: bool,
-    **by: Any,
+    **by: Unpack[ByGiven],
 ) -> int:
     """Write an HTML report on data directories: rates, sizes, compression, keys, dirty ratios, indexes.
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    class RetentionOptions(TypedDict):
+        """Values of `retention_options`."""
+
+        dry_run: bool
+        topics: tuple[str, ...]
+        retention_ms: str | None
+        retention_bytes: str | None
+        now_text: str | None
+        settings: dict[str, str]
 
 retention_options = common.options(
     common.paths_argument(),
@@ -21,7 +32,7 @@ retention_options = common.options(
 """What to delete, and the retention; `retention_of` converts the options."""
 
 
-def retention_of(given: dict[str, Any]) -> dict[str, Any]:
+def retention_of(given: RetentionOptions) -> dict[str, Any]:
     """Return the options as arguments of `retain`; a usage error for an invalid time."""
     settings = {"retention.ms": given["retention_ms"], "retention.bytes": given["retention_bytes"]}
     now_text = given["now_text"]
@@ -37,7 +48,7 @@ def retention_of(given: dict[str, Any]) -> dict[str, Any]:
 @click.command("retain")
 @retention_options
 @common.quiet_options
-def command(paths: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[RetentionOptions]) -> None:
     """Delete segments that exceed retention.
 
     These are segments below the log start, beyond retention.bytes, or older than retention.ms. Each topic's own

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from kafkalog.cli import spark_options
 from kafkalog.cli.compact_cmd import compaction_of, compaction_options
 
+if TYPE_CHECKING:
+    from kafkalog.cli.compact_cmd import CompactionOptions
+
 
 @click.command("compact")
 @compaction_options
 @spark_options.session_options
-def command(paths: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOptions]) -> None:
     """Clean the compacted topics of many data directories or partition directories.
 
     Rules, settings and report are those of `kafkalog compact`. Tasks inspect all partitions. Then one task for each

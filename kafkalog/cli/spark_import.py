@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options, spark_options
+
+if TYPE_CHECKING:
+    class _Given(TypedDict):
+        """Values of the command's options that an import takes."""
+
+        topic: str | None
+        format: str | None
+        columns: dict[str, str]
+        offsets: str
+        partitions: int
+        compression: str | None
+        job_id: str | None
 
 
 @click.command("import")
@@ -20,7 +32,7 @@ from kafkalog.cli import common, row_options, spark_options
 @spark_options.writing_options
 @common.json_option("Print one JSON object for the import.")
 @spark_options.session_options
-def command(files: tuple[str, ...], dir: str, as_json: bool, **given: Any) -> int:
+def command(files: tuple[str, ...], dir: str, as_json: bool, **given: Unpack[_Given] ) -> int:
     """Import records from Parquet files, such as an export, or from JSON lines into topics.
 
     Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from kafkalog.cli import spark_options
 from kafkalog.cli.retain_cmd import retention_of, retention_options
 
+if TYPE_CHECKING:
+    from kafkalog.cli.retain_cmd import RetentionOptions
+
 
 @click.command("retain")
 @retention_options
 @spark_options.session_options
-def command(paths: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[RetentionOptions]) -> None:
     """Delete segments that exceed retention from many data directories or partition directories.
 
     Rules, settings and report are those of `kafkalog retain`. Tasks inspect all partitions. Then one task for each

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import common, spark_options
 from kafkalog.cli.table_options import print_commits, sync_keywords, sync_options
 
+if TYPE_CHECKING:
+    from kafkalog.cli.table_options import SyncGiven
+
 
 @click.command("sync")
 @sync_options
 @spark_options.session_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[SyncGiven]) -> int:
     """Write the committed records of a topic that TABLE does not have yet to it, as `kafkalog table sync` does.
 
     Tasks write the data files, and the driver commits them with the positions: each record is in the table once,

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 from kafkalog.util.times import datetime_text
 
 if TYPE_CHECKING:
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 
     from kafkalog.dirs.log_dirs import LogDirs
     from kafkalog.tables.topics import TopicTables
+
+    class _Given(DecoderGiven):
+        """Values of the options."""
+
+        query: str
+        dirs: tuple[str, ...]
+        topics: tuple[str, ...]
+        as_json: bool
+        as_csv: bool
+        group: str | None
+        commit: bool
+        cursors: str | None
+        lateness_ms: int | None
+        time_ranges: str | None
+        isolation_level: str | None
+        on_damage: str
+        tiered: str | None
 
 
 PAGE_ROWS: Final = 10_000
@@ -62,7 +79,7 @@ _Row = tuple[Any, ...]
 @common.on_damage_option
 @common.tiered_option
 @common.quiet_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[_Given]) -> int:
     """Run one query over the topics of data directories, each a table of its name; `-` reads it from stdin.
 
     The columns are key, value, topic, partition, offset, timestamp, timestampType and headers. Keys and values are
@@ -260,7 +277,7 @@ class _CsvPrinter(_Printer):
         """End the output, which has at least the line of names."""
 
 
-def _printer(given: dict[str, Any]) -> _Printer:
+def _printer(given: _Given) -> _Printer:
     return _JsonPrinter() if given["as_json"] else _CsvPrinter() if given["as_csv"] else _Printer()
 
 

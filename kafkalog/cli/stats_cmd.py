@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -14,6 +14,7 @@ from kafkalog.cli.by_options import by_options, count_topics, parse_counting
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
+    from kafkalog.cli.by_options import ByGiven
     from kafkalog.errors import KafkalogError
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.stats import LogStats
@@ -52,7 +53,7 @@ def command(
     exact: bool,
     tiered: str | None,
     as_json: bool,
-    **by: Any,
+    **by: Unpack[ByGiven],
 ) -> int:
     """Show records, batches, bytes, rates and compression of partitions.
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import common
 from kafkalog.cli.table_load import load
 from kafkalog.cli.table_options import print_commit, print_commits, sync_keywords, sync_options
+
+if TYPE_CHECKING:
+    from kafkalog.cli.table_options import SyncGiven
+
+    class _Given(SyncGiven):
+        """Values of the options of `sync`."""
+
+        upsert: bool
+        follow: bool
+        commit_every_s: float
 
 
 @click.group("table", context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,7 +39,7 @@ command.add_command(load)
     metavar="SECONDS", help="With --follow: seconds from one sync to the next. Longer gives fewer files.",
 )  # fmt: skip
 @common.quiet_options
-def sync(**given: Any) -> int:
+def sync(**given: Unpack[_Given]) -> int:
     """Write the committed records of a topic that TABLE does not have yet to it, once or with --follow.
 
     TABLE is iceberg:DIRECTORY/NAMESPACE.TABLE (a local catalog in the directory), iceberg://CATALOG/NAMESPACE.TABLE (a

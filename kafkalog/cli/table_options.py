@@ -9,11 +9,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
     from kafkalog.storage.damage import Skipped
+
+
+class SyncGiven(DecoderGiven):
+    """Values of the options of `sync_options`."""
+
+    dirs: tuple[str, ...]
+    topic: str
+    target: str
+    project: str | None
+    on_undecodable: str | None
+    partition_by: tuple[str, ...]
+    target_file_bytes: str
+    settings: dict[str, str]
+    on_damage: str
+    as_json: bool
 
 
 sync_options = common.options(
@@ -45,7 +60,7 @@ sync_options = common.options(
 """TABLE, and the options of what is written to it."""
 
 
-def sync_keywords(given: dict[str, Any], skipped: list[Skipped]) -> dict[str, Any]:
+def sync_keywords(given: SyncGiven, skipped: list[Skipped]) -> dict[str, Any]:
     """Return the keywords of a sync; a usage error for options that do not go together."""
     from kafkalog.cli.consume_where import split_fields
     from kafkalog.cli.spark_export import parse_size
@@ -68,7 +83,7 @@ def _projection(fields: list[str]) -> dict[str, str]:
     return {name.strip(): (path if equals else name).strip() for name, equals, path in pairs}
 
 
-def print_commits(commits: Sequence[SyncCommit], given: dict[str, Any]) -> None:
+def print_commits(commits: Sequence[SyncCommit], given: SyncGiven) -> None:
     """Print the commits of a sync that has ended, or a note if there were none."""
     for commit in commits:
         print_commit(commit, as_json=given["as_json"])
