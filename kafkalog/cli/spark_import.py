@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @spark_options.writing_options
 @common.json_option("Print one JSON object for the import.")
 @spark_options.session_options
-def command(files: tuple[str, ...], dir: str, as_json: bool, **given: Unpack[_Given] ) -> int:
+def command(files: tuple[str, ...], dir: str, as_json: bool, **given: Unpack[_Given]) -> int:
     """Import records from Parquet files, such as an export, or from JSON lines into topics.
 
     Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their
