@@ -10,10 +10,10 @@ import resource
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, Unpack
 
 from kafkalog._version import version
-from kafkalog.server.serving import Server, serving
+from kafkalog.server.serving import Server, ServingOptions, serving
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.util.fileio import OS, atomic_write
 from kafkalog.util.os_errors import os_errors
@@ -25,7 +25,7 @@ NEW_LOGS: Final = 512
 
 
 def run(
-    directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Any
+    directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Unpack[ServingOptions]
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP and return the exit status 0. Raises errors of the start and the stop."""
     raise_descriptor_limit()
@@ -58,7 +58,7 @@ def raise_descriptor_limit(wanted: int = WANTED_DESCRIPTORS) -> int:
 
 
 async def _serve(
-    directories: Sequence[str], config: ServerConfig, ready_file: str | None, more: dict[str, Any]
+    directories: Sequence[str], config: ServerConfig, ready_file: str | None, more: ServingOptions
 ) -> int:
     stopped = stop_signal()
     async with serving(directories, config, **more) as server:

@@ -7,14 +7,14 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from kafkalog.errors import ConfigError
 from kafkalog.manager.log_manager import LoadProgress
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.net.endpoints import Endpoint, advertised_of, listeners_of, parse_endpoint
 from kafkalog.server.net.listener import Network, check_ports
-from kafkalog.server.node.node import Node
+from kafkalog.server.node.node import Node, NodeOptions
 from kafkalog.server.node.store import Store, open_store
 from kafkalog.server.node.temporary_dirs import NoWritesToLinks, stand_ins
 from kafkalog.server.packages import check_packages
@@ -32,10 +32,24 @@ STOP_SECONDS: Final = 5.0
 """Time for requests in progress to finish when the server stops."""
 
 
+class ServerOptions(NodeOptions, total=False):
+    """Options of a `Server`."""
+
+    is_read_only: bool
+
+
+class ServingOptions(ServerOptions, total=False):
+    """Options of `serving`."""
+
+    progress: Callable[[LoadProgress], object] | None
+    worker_ports: Mapping[int, Mapping[str, int]] | None
+    forked: MutableMapping[int, ForkedWorker] | None
+
+
 class Server:
     """A node and its network in the running loop. `ports` has the port of each listener after the start."""
 
-    def __init__(self, config: ServerConfig, store: Store, **more: Any) -> None:
+    def __init__(self, config: ServerConfig, store: Store, **more: Unpack[ServerOptions]) -> None:
         self.config = config
         self.node = Node(config, store, **more)
         self.network = Network(
@@ -117,7 +131,7 @@ async def serving(
     fs: FileSystem = OS,
     worker_ports: Mapping[int, Mapping[str, int]] | None = None,
     forked: MutableMapping[int, ForkedWorker] | None = None,
-    **more: Any,
+    **more: Unpack[NodeOptions],
 ) -> AsyncIterator[Server]:
     """Run a server on these data directories until the block ends.
 
@@ -179,7 +193,7 @@ def workers_of(
 
 
 @asynccontextmanager
-async def _running(settings: ServerConfig, store: Store, **more: Any) -> AsyncIterator[Server]:
+async def _running(settings: ServerConfig, store: Store, **more: Unpack[ServerOptions]) -> AsyncIterator[Server]:
     try:
         server = Server(settings, store, **more)
     except BaseException:

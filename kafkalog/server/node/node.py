@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeVarTuple
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVarTuple
 
 from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
 from kafkalog.manager.log_manager import LogManager
@@ -56,6 +56,18 @@ class Later(Protocol):
     def __call__(
         self, delay_ms: float, callback: Callable[[*Ts], object], /, *args: *Ts
     ) -> asyncio.TimerHandle: ...
+
+
+class NodeOptions(TypedDict, total=False):
+    """Options of a `Node` that the layers above it pass on."""
+
+    clock: Clock
+    later: Later
+    log_metrics: Callable[[], str] | None
+    kept_positions: Sequence[KeptPosition]
+    workers: Workers | None
+    owner: Owner | None
+    telemetry: Receiver | None
 
 
 class Node:

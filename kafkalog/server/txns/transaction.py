@@ -5,7 +5,7 @@ Every function returns the value after a step. A step takes effect once its reco
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, PREVIOUS, TransactionState
@@ -58,7 +58,21 @@ class Transaction(NamedTuple):
         return self.state.is_idle and self.update_ms <= now_ms - expiration_ms
 
 
-def _after(transaction: Transaction, state: TransactionState, **changes: Any) -> Transaction:
+class Changes(TypedDict, total=False):
+    """Fields of a `Transaction` that a step changes, besides its state."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    partitions: frozenset[TopicPartition]
+    start_ms: int
+    update_ms: int
+    next_producer_id: int
+    last_producer_epoch: int
+    client_version: int
+
+
+def _after(transaction: Transaction, state: TransactionState, **changes: Unpack[Changes]) -> Transaction:
     if transaction.state not in PREVIOUS[state]:
         raise IllegalState(
             f"the transaction {ascii(transaction.transactional_id[:80])} cannot go from {transaction.state.title} "
