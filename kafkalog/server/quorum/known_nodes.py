@@ -7,7 +7,7 @@ learn about all nodes from the leader, so that a client gets the same addresses 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from kafkalog.server.quorum.replica_set import ReplicaSet
@@ -22,6 +22,26 @@ RACK: Final = "RACK"
 _MOST_LISTENERS: Final = 100
 
 
+class Listener(Protocol):
+    """A listener of a node in an answer to DescribeQuorum."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class NodeListeners(Protocol):
+    """A node in an answer to DescribeQuorum."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def listeners(self) -> Iterable[Listener]: ...
+
+
 class KnownNode(NamedTuple):
     """Addresses and rack that a node advertises to clients."""
 
@@ -32,7 +52,7 @@ class KnownNode(NamedTuple):
 class KnownNodes(dict[int, KnownNode]):
     """The other nodes of the set that have described themselves, by id."""
 
-    def learn(self, nodes: Iterable[Any], about: Iterable[int]) -> None:
+    def learn(self, nodes: Iterable[NodeListeners], about: Iterable[int]) -> None:
         """Take over an answer's description of these nodes; a node that it does not describe stays as it was."""
         wanted = set(about)
         for one in nodes:

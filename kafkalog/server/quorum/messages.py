@@ -5,8 +5,8 @@ The term is in the row of `__cluster_metadata`, the topic that stands for the wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from uuid import UUID
 
 from kafkalog.errors import InvalidRequest
@@ -29,6 +29,33 @@ END_QUORUM_EPOCH: Final = 54
 DESCRIBE_QUORUM: Final = 55
 WHOLE: Final = TopicPartition("__cluster_metadata", 0)
 _NOTHING: Final[Positions] = {}
+
+
+class PartitionRow(Protocol):
+    """A row of a message that is about a partition."""
+
+    @property
+    def partition_index(self) -> int: ...
+
+
+R = TypeVar("R", bound=PartitionRow)
+R_co = TypeVar("R_co", bound=PartitionRow, covariant=True)
+
+
+class TopicRows(Protocol[R_co]):
+    """The rows of a message that are about a topic."""
+
+    @property
+    def topic_name(self) -> str: ...
+    @property
+    def partitions(self) -> Sequence[R_co]: ...
+
+
+class PartitionMessage(Protocol[R_co]):
+    """A request or an answer with rows for partitions."""
+
+    @property
+    def topics(self) -> Sequence[TopicRows[R_co]]: ...
 
 
 def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bool) -> Tree:
@@ -193,14 +220,14 @@ def _whole(row: Tree) -> Tree:
     return {"topic_name": WHOLE.topic, "partitions": [{"partition_index": WHOLE.partition, **row}]}
 
 
-def _whole_of_request(request: Any) -> Any:
+def _whole_of_request(request: PartitionMessage[R]) -> R:
     try:
         return _whole_of(request)
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
 
 
-def _whole_of(message: Any) -> Any:
+def _whole_of(message: PartitionMessage[R]) -> R:
     code = getattr(message, "error_code", 0)
     if code:
         raise ValueError(f"error {int(code)}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused
@@ -16,7 +16,25 @@ from kafkalog.types import TopicPartition
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
-Found = Callable[[TopicPartition, Any], Awaitable[Mapping[str, object]]]
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class TopicRows(Protocol[R_co]):
+    """A topic in such a request, with a row for each partition. The name of the field with its name differs."""
+
+    @property
+    def partitions(self) -> Sequence[R_co]: ...
+
+
+class PartitionRequest(Protocol[R_co]):
+    """A request of such a call."""
+
+    @property
+    def topics(self) -> Sequence[TopicRows[R_co]]: ...
+
+
+Found = Callable[[TopicPartition, R], Awaitable[Mapping[str, object]]]
 """Returns a row's fields besides the partition, for its part of the request; includes the error code if not 0."""
 
 
@@ -33,7 +51,7 @@ class PartitionCall(NamedTuple):
     for_nodes: bool = False
 
     async def answer(
-        self, node: Node, context: RequestContext, request: Any, found: Found
+        self, node: Node, context: RequestContext, request: PartitionRequest[R], found: Found[R]
     ) -> dict[str, Any]:
         """Return a row for each partition. A failure affects only its row; other requests are served between rows."""
         topics = []
@@ -55,7 +73,7 @@ class PartitionCall(NamedTuple):
             await turns.row()
         return {"topics": topics}
 
-    async def _row(self, key: TopicPartition, one: Any, found: Found) -> dict[str, object]:
+    async def _row(self, key: TopicPartition, one: R, found: Found[R]) -> dict[str, object]:
         try:
             return {**self.row(key.partition, 0), **await found(key, one)}
         except KafkalogError as error:
@@ -65,7 +83,7 @@ class PartitionCall(NamedTuple):
         """Return a row with the code and the values for unknown fields."""
         return {self.partition: index, "error_code": int(code), **self.unknown}
 
-    def refused(self, node: Node, context: RequestContext, request: Any, error: Refused) -> Answer:
+    def refused(self, node: Node, context: RequestContext, request: PartitionRequest[object], error: Refused) -> Answer:
         """Return the error for every partition."""
         topics = [
             {

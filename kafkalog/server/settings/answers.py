@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused, code_of
@@ -18,8 +18,28 @@ if TYPE_CHECKING:
     from kafkalog.server.wire.writer import Tree
 
 
+class Resource(Protocol):
+    """A resource whose settings a request changes."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Resource)
+R_co = TypeVar("R_co", bound=Resource, covariant=True)
+
+
+class AlterRequest(Protocol[R_co]):
+    """A request of AlterConfigs or IncrementalAlterConfigs."""
+
+    @property
+    def resources(self) -> Sequence[R_co]: ...
+
+
 async def alter_resources(
-    node: Node, context: RequestContext, request: Any, alter: Callable[[Any], Awaitable[None]]
+    node: Node, context: RequestContext, request: AlterRequest[R], alter: Callable[[R], Awaitable[None]]
 ) -> Answer:
     """Call `alter` for each resource that the client may change, and return the response."""
     counts = Counter(map(_key, request.resources))
@@ -43,17 +63,17 @@ async def alter_resources(
     return {"responses": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error: Refused) -> Answer:
+def refused(node: Node, context: RequestContext, request: AlterRequest[Resource], error: Refused) -> Answer:
     """Return the error for each resource."""
     rows = [_row(resource, error.code, error.message) for resource in request.resources]
     return {"responses": rows}
 
 
-def _key(resource: Any) -> tuple[int, str]:
+def _key(resource: Resource) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
 
-def _row(resource: Any, error_code: int, message: str | None) -> Tree:
+def _row(resource: Resource, error_code: int, message: str | None) -> Tree:
     return {
         "error_code": error_code,
         "error_message": message,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.config.keys import Key, value_text
 from kafkalog.errors import ConfigError, InvalidRequest, UnknownTopicOrPartition
@@ -24,6 +24,7 @@ from kafkalog.server.settings.kinds import (
     KINDS,
     TOPIC,
     Change,
+    RequestedChange,
 )
 from kafkalog.server.settings.loggers import set_levels
 from kafkalog.server.settings.rows import STRINGS
@@ -107,7 +108,7 @@ async def set_all(
     await _set(node, kind, name, own, changes, validate_only)
 
 
-async def change(node: Node, kind: int, name: str, changes: Sequence[Any], validate_only: bool) -> None:
+async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedChange], validate_only: bool) -> None:
     """Change some settings of a resource: `changes` have name, config_operation, value. Raises as `set_all`."""
     nulls = [one.name for one in changes if one.value is None and one.config_operation != Change.DELETE]
     _check_given([one.name for one in changes], nulls)
@@ -165,7 +166,7 @@ async def _set(
         await node.topics.alter(name, changes)
 
 
-def _changed(node: Node, kind: int, current: str | None, one: Any) -> str | None:
+def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -> str | None:
     """Return a setting's value after a change; None if the resource no longer has its own."""
     if one.config_operation == Change.SET:
         return str(one.value)

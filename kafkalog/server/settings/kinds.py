@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -28,3 +28,14 @@ class Change(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+class RequestedChange(Protocol):
+    """A change of one setting, as a request has it; `config_operation` is one of `Change`, or unknown."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def config_operation(self) -> int: ...
+    @property
+    def value(self) -> str | None: ...

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.errors import ConfigError, InvalidRequest
-from kafkalog.server.settings.kinds import Change
+from kafkalog.server.settings.kinds import Change, RequestedChange
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {
@@ -34,7 +34,7 @@ def _level_name(level: int) -> str:
     return min(fitting)[1] if fitting else "FATAL"
 
 
-def set_levels(changes: Iterable[Any], validate_only: bool) -> None:
+def set_levels(changes: Iterable[RequestedChange], validate_only: bool) -> None:
     """Set the levels of existing loggers, all or none: `changes` have name, config_operation, value.
 
     A logger whose level is removed inherits its parent's. Raises InvalidRequest, ConfigError.
