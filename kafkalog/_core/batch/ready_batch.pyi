@@ -3,5 +3,7 @@ from typing import Any, final
 @final
 class ReadyBatch:
     is_built: bool
-    data: Any
-    size: int
+    @property
+    def data(self) -> Any: ...
+    @property
+    def size(self) -> int: ...

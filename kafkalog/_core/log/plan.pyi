@@ -20,7 +20,8 @@ class AppendPlan:
     last_leader_epoch: int
     tail: SegmentTail
     entries: list[tuple[int, int, int, int]] | None
-    size: int
+    @property
+    def size(self) -> int: ...
 
 def plan_append(
     table: BatchTable,

@@ -21,5 +21,7 @@ class Staged:
     coordinator_epoch: int
     is_plain: bool
 
-    completed: list[CompletedTxn]
-    producer_ids: list[int]
+    @property
+    def completed(self) -> list[CompletedTxn]: ...
+    @property
+    def producer_ids(self) -> list[int]: ...

@@ -2,4 +2,5 @@ from typing import final
 
 @final
 class ProducerTrace:
-    producer_ids: list[int]
+    @property
+    def producer_ids(self) -> list[int]: ...
