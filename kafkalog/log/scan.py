@@ -14,6 +14,7 @@ from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.reading.source import isolation_of, skipped_of
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
+from kafkalog.storage.segment_reader import WHOLE_CHUNK_BYTES
 from kafkalog.util.data_frames import pandas_frame, polars_frame
 from kafkalog.util.keywords import unknown_keyword
 from kafkalog.util.readahead import map_ahead
@@ -204,8 +205,10 @@ class LogScan(ColumnScan):
 
     def _chunks(self) -> Iterator[Chunk]:
         """Yield the batches with offsets in the range."""
-        source = self.log._source
-        return batch_chunks(source, self.start, self.stop, self.log, sequential=True, skipped=self._skipped)
+        return batch_chunks(
+            self.log._source, self.start, self.stop, self.log,
+            sequential=True, skipped=self._skipped, chunk_bytes=WHOLE_CHUNK_BYTES,
+        )  # fmt: skip
 
     def _reader(self, start: int) -> ColumnReader:
         where = self.log.topic_partition

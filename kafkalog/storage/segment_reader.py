@@ -28,6 +28,10 @@ from kafkalog.storage.trailing_zeros import only_zeros
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10
+WHOLE_CHUNK_BYTES: Final = 1 << 20
+"""Bytes of a chunk of a read of all records: each chunk costs Python, for which threads take turns."""
+_GROWTH: Final = CHUNK_BYTES // FIRST_CHUNK_BYTES
+"""Most bytes of a chunk for each of the chunk before it: the end of a short read is not far."""
 _ANY_OFFSET: Final = -1
 
 
@@ -268,7 +272,7 @@ class SegmentWalk:
             return False
         if rows:
             claimed = claimed_size(data[table.valid_bytes : table.valid_bytes + LOG_OVERHEAD])
-            self._want = _fitting(claimed, self._chunk_bytes)
+            self._want = _fitting(claimed, min(self._chunk_bytes, len(data) * _GROWTH))
         else:
             self._take_large(data)
         return True
