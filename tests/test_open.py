@@ -447,3 +447,18 @@ def test_a_node_of_a_replica_set_keeps_its_high_watermark_and_epochs(
         with pytest.raises(OffsetOutOfRange):
             log.delete_before(3)
     assert marks.read() == {key: 2}
+
+
+def test_logs_opened_one_by_one_do_not_read_the_files_of_their_directory_for_each(tmp_path: Path) -> None:
+    fs, logs = FaultFS(), []
+    for number in range(6):
+        logs.append(open_for_append(tmp_path / f"t{number}-0", fs=fs))
+    assert len([call for call in fs.named("open_read") if "topics.json" in call.path]) == 0
+    others = [call for call in fs.named("stat", "scandir", "listdir") if call.path.endswith("t0-0")]
+    fs.calls.clear()
+    logs.append(open_for_append(tmp_path / "t6-0", fs=fs))
+    assert others and not [call for call in fs.calls if "t0-0" in call.path]
+    for log in logs:
+        log.close()
+    topics = json.loads((tmp_path / "kafkalog.topics.json").read_text())["topics"]
+    assert list(topics) == [f"t{number}" for number in range(7)]

@@ -11,7 +11,6 @@ from typing import Final, Literal, NamedTuple
 from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.errors import (
     CorruptRecord,
-    DirectoryLocked,
     IllegalArgument,
     IllegalState,
     InvalidRecord,
@@ -20,9 +19,9 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.log.background import LogTasks
-from kafkalog.log.writable import WritableLog, is_open
+from kafkalog.log.writable import WritableLog
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_offset
-from kafkalog.manager.known_topics import QUORUM_FILE, read_known_topics
+from kafkalog.manager.known_topics import QUORUM_FILE, read_metadata
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
 from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, make_directory, open_partition
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
@@ -209,17 +208,21 @@ def _create_directory(directory: str, fs: FileSystem) -> bool:
 def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
     """Open the partition of a locked data directory; a failure leaves everything unchanged."""
     path, fs = target.path, target.fs
-    create = _must_create(log_dir, target)
-    store = TopicStore(target.directory, fs=fs)
-    settings, has_replicas = _known_of(store, target)
+    log_dir.refuse_open(target.name)
+    create = not holds_segments(path, fs)
+    settings, has_replicas = _known_of(log_dir.topics, target)
     config = LogConfig.from_stored({**settings, **target.settings})
     mark = _high_watermark(target) if has_replicas and not create else None
+
+    def record() -> TopicEntry:
+        return _record_topic(log_dir.topics, target, {**settings, **target.settings})
+
     log = open_partition(
         log_dir,
         path,
         config,
         NEW if create else _found(log_dir, target),
-        make=(lambda created: make_directory(created, _record_topic(store, target).topic_id, fs)) if create else None,
+        make=(lambda made: make_directory(made, record().topic_id, fs)) if create else None,
         fs=fs,
         clock=target.clock,
         scheduler=target.tasks,
@@ -256,7 +259,7 @@ def _known_of(store: TopicStore, target: _Target) -> tuple[Mapping[str, object],
     if topic is not None:
         return topic.settings, is_in_replica_set
     try:
-        known = read_known_topics([target.directory], fs=target.fs)
+        known = read_metadata([target.directory], fs=target.fs)
     except (CorruptRecord, InvalidRecord) as error:
         _LOG.warning("%s: cannot read the topic's settings, using the defaults: %s", target.name, error)
         return {}, is_in_replica_set
@@ -279,23 +282,11 @@ def _found(log_dir: LogDir, target: _Target) -> Found:
     return Found(log_dir.vouches_for(target.name), start, point)
 
 
-def _must_create(log_dir: LogDir, target: _Target) -> bool:
-    """Return True if the partition is missing; raise DirectoryLocked if this process has it open."""
-    if is_open(target.path):
-        raise DirectoryLocked(
-            f"{target.name} is already open for writing in this process",
-            path=target.path,
-            hint="use the open log (it is thread-safe), or close it first",
-        )
-    return not holds_segments(target.path, target.fs)
-
-
-def _record_topic(store: TopicStore, target: _Target) -> TopicEntry:
-    """Return the topic's entry in the topics file, created or extended to include the partition.
+def _record_topic(store: TopicStore, target: _Target, settings: Mapping[str, object]) -> TopicEntry:
+    """Return the topic's entry in the topics file, created with these settings or extended to include the partition.
 
     Checkpoint entries of a deleted partition of that name are removed first.
     """
     forget(target.directory, (target.topic_partition,), fs=target.fs)
     siblings = partitions_of(target.directory, target.topic_partition.topic, target.fs)
-    settings = {**_known_of(store, target)[0], **target.settings}
     return ensure_topic(store, target.topic_partition, siblings, settings=settings, fs=target.fs)

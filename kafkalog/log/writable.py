@@ -292,11 +292,6 @@ def _not_closed() -> NoReturn:
     raise IllegalState("the log is open")
 
 
-def is_open(path: str) -> bool:
-    """Return True if this process has the partition at the real path `path` open for writing."""
-    return any(opened.path == path and not opened.closed for opened in tuple(_opened))
-
-
 _opened: weakref.WeakSet[WritableLog] = weakref.WeakSet()
 _kept_alive: set[WritableLog] = set()
 

@@ -34,6 +34,9 @@ _LOG: Final = logging.getLogger(__name__)
 _FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 _Offsets = dict[TopicPartition, int]
 _write_lock: Final = guard()  # of all directories, over reading a file, changing it and its sync
+_written: Final[dict[str, tuple[bytes, _Offsets]]] = {}  # guarded by _write_lock; by path, the last that was written
+_MOST_WRITTEN: Final = 8
+"""Files whose content is kept: each of many logs that are closed one by one changes one entry of two."""
 
 
 def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> int:
@@ -198,16 +201,30 @@ def _write(
         offsets = {log.topic_partition: offset_of(log) for log in logs if not log.name.endswith(DELETE_DIR_SUFFIX)}
         written = {key: offset for key, offset in offsets.items() if offset is not None}
         try:
-            before = checkpoint.read()
+            before = _read_locked(checkpoint)
         except CorruptCheckpoint as error:
             _LOG.warning("%s: rewriting the file", error)
-            checkpoint.write(written)
+            _write_locked(checkpoint, written)
             return
         for key, offset in before.items():
             if key not in offsets and fs.exists(os.path.join(directory, str(key))):
                 written[key] = offset
         if written != before or not fs.exists(path):
-            checkpoint.write(written)
+            _write_locked(checkpoint, written)
+
+
+def _read_locked(checkpoint: OffsetCheckpoint) -> _Offsets:
+    """Return the offsets in a file, parsed again only if it is not what was written last."""
+    content = checkpoint.content()
+    known = _written.get(checkpoint.path)
+    return checkpoint.parsed(content) if known is None or known[0] != content else known[1]
+
+
+def _write_locked(checkpoint: OffsetCheckpoint, offsets: _Offsets) -> None:
+    _written.pop(checkpoint.path, None)
+    _written[checkpoint.path] = checkpoint.write(offsets), offsets
+    if len(_written) > _MOST_WRITTEN:
+        del _written[next(iter(_written))]
 
 
 def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int, fs: FileSystem) -> None:
@@ -217,8 +234,9 @@ def _record(directory: str, file: str, topic_partition: TopicPartition, offset: 
 
 def _with(offsets: _Offsets, topic_partition: TopicPartition, offset: int | None) -> _Offsets:
     """Return the offsets with a partition's offset set, or removed if it is None."""
-    entry = {} if offset is None else {topic_partition: offset}
-    return {key: other for key, other in offsets.items() if key != topic_partition} | entry
+    changed = dict(offsets)
+    changed.pop(topic_partition, None)
+    return changed if offset is None else changed | {topic_partition: offset}
 
 
 def _lower(directory: str, file: str, limits: Mapping[TopicPartition, int], fs: FileSystem) -> None:
@@ -237,7 +255,8 @@ def _change(directory: str, file: str, changed: Callable[[_Offsets], _Offsets], 
     """
     checkpoint = OffsetCheckpoint(os.path.join(directory, file), fs=fs)
     with _write_lock:
-        before = read_cleaner_offsets(directory, fs=fs) if file == CLEANER_OFFSET_FILE else checkpoint.read()
+        is_cleaners = file == CLEANER_OFFSET_FILE
+        before = read_cleaner_offsets(directory, fs=fs) if is_cleaners else _read_locked(checkpoint)
         after = changed(before)
         if after != before:
-            checkpoint.write(after)
+            _write_locked(checkpoint, after)

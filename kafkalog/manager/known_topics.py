@@ -104,7 +104,16 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
     CorruptCheckpoint, CorruptRecord, InvalidRecord for damage: unreadable settings must not be replaced by defaults
     that delete records. IllegalArgument for metadata in two directories that contradict each other, StorageError.
     """
+    places = tuple(directories)
     own: dict[str, Mapping[str, str]] = {}
+    for directory in places:
+        for name, entry in TopicStore(directory, fs=fs).topics().items():
+            own.setdefault(name, entry.settings)
+    return read_metadata(places, fs=fs)._replace(own=own)
+
+
+def read_metadata(directories: Iterable[str], *, fs: FileSystem = OS) -> KnownTopics:
+    """Read a broker's metadata in one of the data directories, and no topics file. Errors as `read_known_topics`."""
     found: list[ClusterMetadata] = []
     node_id: int | None = None
     is_in_replica_set = False
@@ -112,13 +121,11 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
         is_in_replica_set |= fs.exists(os.path.join(directory, QUORUM_FILE))
         meta = read_meta_properties(directory, fs)
         node_id = meta.node_id if node_id is None and meta is not None else node_id
-        for name, entry in TopicStore(directory, fs=fs).topics().items():
-            own.setdefault(name, entry.settings)
         if _may_hold_metadata(directory, fs):
             from kafkalog.manager.cluster_metadata import read_cluster_metadata
 
             found += filter(None, [read_cluster_metadata(directory, fs=fs)])
-    return KnownTopics(own, _choose_metadata(found) if found else None, node_id, is_in_replica_set)
+    return KnownTopics({}, _choose_metadata(found) if found else None, node_id, is_in_replica_set)
 
 
 def _choose_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:

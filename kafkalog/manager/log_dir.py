@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
+from kafkalog.manager.topics import TopicStore
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITIONS, parse_dir
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
@@ -47,6 +48,7 @@ class LogDir:
 
     def __init__(self, path: str, fd: int, key: tuple[int, int], fs: FileSystem) -> None:
         self.path = path
+        self.topics = TopicStore(path, fs=fs)
         self.lock_path = os.path.join(path, LOCK_FILE)
         self.marker_path = os.path.join(path, CLEAN_SHUTDOWN_FILE)
         self._fs = fs
@@ -191,16 +193,24 @@ class LogDir:
         """
         self.before_first_write()
         with _state_lock:
-            if name in self._open:
-                raise DirectoryLocked(
-                    f"{name} is already open for writing in this process",
-                    path=os.path.join(self.path, name),
-                    hint="use the open log (it is thread-safe), or close it first",
-                )
+            self._refuse_open_locked(name)
             # a partition created here and closed cleanly still counts as created when it is opened again
             self._open[name] = created or name in self._created
             self._clean.discard(name)
             self._created.discard(name)
+
+    def refuse_open(self, name: str) -> None:
+        """Raise DirectoryLocked if this process has the partition open for writing."""
+        with _state_lock:
+            self._refuse_open_locked(name)
+
+    def _refuse_open_locked(self, name: str) -> None:
+        if name in self._open:
+            raise DirectoryLocked(
+                f"{name} is already open for writing in this process",
+                path=os.path.join(self.path, name),
+                hint="use the open log (it is thread-safe), or close it first",
+            )
 
     def partition_closed(self, name: str, clean: bool) -> None:
         """Record that the partition is closed; `clean` if all of it is on disk and no error occurred.

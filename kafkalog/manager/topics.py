@@ -213,20 +213,16 @@ class TopicStore:
 
 
 def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) -> bytes:
-    """Return the file's content for these topics: indented JSON, sorted, with a final newline; the last of many `gone`.
-    """
-    entries = {
-        name: {
-            "id": topic.topic_id,
-            "partitions": topic.partitions,
-            "configs": dict(sorted(topic.settings.items())),
-            **({"deleted": True} if topic.is_deleted else {}),
-        }
-        for name, topic in sorted(topics.items())
-    }
+    """Return the file's content for these topics: JSON, a line for each topic, sorted; the last of many `gone`."""
+    lines = []  # names and ids need no escapes
+    for name, (_, topic_id, partitions, settings, is_deleted) in sorted(topics.items()):
+        configs = json.dumps(settings, sort_keys=True) if settings else "{}"
+        deleted = ', "deleted": true' if is_deleted else ""
+        lines.append(f'"{name}": {{"id": "{topic_id}", "partitions": {partitions}, "configs": {configs}{deleted}}}')
     last = _last_of(gone, topics)
-    deleted = {"gone": last} if last else {}
-    return (json.dumps({"version": VERSION, "topics": entries, **deleted}, indent=1) + "\n").encode()
+    end = f',\n"gone": {json.dumps(last)}' if last else ""
+    entries = ",\n".join(lines)
+    return f'{{"version": {VERSION}, "topics": {{\n{entries}\n}}{end}}}\n'.encode()
 
 
 def _last_of(gone: Sequence[str], topics: Mapping[str, TopicEntry]) -> list[str]:

@@ -52,7 +52,7 @@ def refuse_partition(directory: str, names: Iterable[str]) -> None:
         )  # fmt: skip
 
 
-def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
+def _in_directory(directory: str, fs: FileSystem, prefix: str = "") -> list[PartitionPath]:
     try:
         names = fs.names(directory)
     except FileNotFoundError:
@@ -62,8 +62,10 @@ def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
     refuse_partition(directory, names)
     paths = []
     for name in names:
+        if not name.startswith(prefix) or name in NOT_PARTITIONS or "-" not in name:
+            continue
         path = os.path.join(directory, name)
-        if name in NOT_PARTITIONS or "-" not in name or not fs.is_directory(path):
+        if not fs.is_directory(path):
             continue
         try:
             topic_partition, kind = parse_dir(name)
@@ -76,7 +78,7 @@ def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
 
 def partitions_of(directory: str, topic: str, fs: FileSystem = OS) -> list[PartitionPath]:
     """Return the live partitions of one topic in one data directory."""
-    return [one for one in _in_directory(directory, fs) if one.topic_partition.topic == topic]
+    return [one for one in _in_directory(directory, fs, f"{topic}-") if one.topic_partition.topic == topic]
 
 
 def find(

@@ -57,10 +57,10 @@ class CheckpointFile(Generic[E]):
 
     def read_or_create(self) -> list[E]:
         """Return the entries as `read` does; create a missing file, empty."""
-        content = self._content()
+        content = self.content()
         if content is None:
             self.create_if_missing()
-        return self._parsed(content or b"")
+        return self.parsed(content or b"")
 
     def create(self, entries: Iterable[E]) -> None:
         """Create the file, which must be new, without a sync. Raises StorageError, and may then leave a part of it."""
@@ -68,13 +68,15 @@ class CheckpointFile(Generic[E]):
             with self._fs.open_file(self.path, "exclusive") as file:
                 file.pwrite(self._formatted(entries), 0)
 
-    def write(self, entries: Iterable[E]) -> None:
-        """Replace the content; after a crash the file has either the old content or the new.
+    def write(self, entries: Iterable[E]) -> bytes:
+        """Replace the content and return it; after a crash the file has either the old content or the new.
 
         Raises StorageError if the file system fails; the old content stays.
         """
         with os_errors("write the checkpoint file", self.path):
-            atomic_write(self._fs, self.path, self._formatted(entries))
+            content = self._formatted(entries)
+            atomic_write(self._fs, self.path, content)
+        return content
 
     def sync(self) -> None:
         """Sync the file to disk. Raises StorageError."""
@@ -86,18 +88,20 @@ class CheckpointFile(Generic[E]):
 
         Raises CorruptCheckpoint, which names the line: wrong version or count, an extra field, no number.
         """
-        return self._parsed(self._content() or b"")
+        return self.parsed(self.content() or b"")
 
     def _formatted(self, entries: Iterable[E]) -> bytes:
         lines = [self._format(entry) for entry in entries]
         return "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines)).encode()
 
-    def _content(self) -> bytes | None:
+    def content(self) -> bytes | None:
+        """Return the file's bytes, None if it is missing. Raises StorageError."""
         with os_errors("read the checkpoint file", self.path), suppress(FileNotFoundError):
             return self._fs.read_file(self.path, MAX_FILE_BYTES)
         return None
 
-    def _parsed(self, content: bytes) -> list[E]:
+    def parsed(self, content: bytes) -> list[E]:
+        """Return the entries of a content of the file. Errors as `read`."""
         if not content:
             return []
         if self._may_be_unsynced and not content.strip(b"\0"):
@@ -157,16 +161,24 @@ class OffsetCheckpoint:
         """Create an empty file at its first use."""
         self._file.create_if_missing()
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the content with `offsets`, sorted; raise IllegalArgument for a negative offset."""
+    def write(self, offsets: Mapping[TopicPartition, int]) -> bytes:
+        """Replace the content with `offsets`, sorted, and return it; raise IllegalArgument for a negative offset."""
         for partition, offset in offsets.items():
             if offset < 0:
                 raise IllegalArgument(f"a checkpointed offset must not be negative: {partition}", offset=offset)
-        self._file.write(sorted(offsets.items()))
+        return self._file.write(sorted(offsets.items()))
 
     def read(self) -> dict[TopicPartition, int]:
         """Return the offsets, the last one for a repeated partition. Errors as for CheckpointFile.read."""
-        return dict(self._file.read())
+        return self.parsed(self.content())
+
+    def content(self) -> bytes:
+        """Return the file's bytes, none if it is missing. Raises StorageError."""
+        return self._file.content() or b""
+
+    def parsed(self, content: bytes) -> dict[TopicPartition, int]:
+        """Return the offsets of a content of the file. Errors as `read`."""
+        return dict(self._file.parsed(content))
 
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"

@@ -16,6 +16,7 @@ from kafkalog.manager.checkpoints import (
     read_cleaner_offsets,
     read_offset,
     record_cleaner_offset,
+    record_close,
     record_log_start,
     write_high_watermarks,
     write_log_starts,
@@ -233,3 +234,25 @@ def test_a_cut_that_fails_half_way_leaves_nothing_behind_it_marked_as_clean(tmp_
         with pytest.raises((OSError, StorageError)):
             held.manager.truncate_to(A, 0)
         assert rule.fired and read_cleaner_offsets(str(tmp_path)) == {A: 0, B: 9}
+
+
+def test_what_someone_else_has_written_since_is_kept(tmp_path: Path) -> None:
+    """The content that was written last is not parsed again, unless it is another one."""
+    file = tmp_path / "recovery-point-offset-checkpoint"
+    record_close(str(tmp_path), A, 5, 5)
+    file.write_text("0\n2\na 0 3\nb-c 3 9\n")  # as long as before
+    record_close(str(tmp_path), TopicPartition("d", 0), 7, 7)
+    assert file.read_text() == "0\n3\na 0 3\nb-c 3 9\nd 0 7\n"
+    file.write_text("0\n9\n")
+    with pytest.raises(CorruptCheckpoint, match="the count is 9"):
+        record_close(str(tmp_path), A, 5, 5)
+
+
+def test_many_directories_are_written_in_turns(tmp_path: Path) -> None:
+    """More directories than those whose files are remembered."""
+    for number in range(2):
+        for name in "abcdefghij":
+            (tmp_path / name).mkdir(exist_ok=True)
+            record_close(str(tmp_path / name), TopicPartition(name, number), number, number)
+    for name in "abcdefghij":
+        assert (tmp_path / name / "replication-offset-checkpoint").read_text() == f"0\n2\n{name} 0 0\n{name} 1 1\n"
