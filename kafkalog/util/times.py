@@ -59,8 +59,9 @@ def time_text(ms: int) -> str:
 
 
 def datetime_text(when: datetime) -> str:
-    """Return a datetime in the form of `time_text`, in its own zone, if it has one, and with microseconds unless 0."""
+    """Return a datetime in the form of `time_text`, in its own zone, if it has one, and with all digits that it has."""
     digits = "microseconds" if when.microsecond % 1000 else "milliseconds" if when.microsecond else "seconds"
+    digits = "nanoseconds" if getattr(when, "nanosecond", 0) else digits  # of pandas
     return when.isoformat(timespec=digits).replace("+00:00", "Z")
 
 
