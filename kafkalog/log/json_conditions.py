@@ -92,7 +92,8 @@ def json_decoder(
         paths = [_names(path, type) for path in outputs]
         # where the sample has another kind on the way, that is no error
         strict = all(has_path(type, path) for path in paths)
-        decoder = whole._of_type(select(type, wanted_paths(paths), strict=False), strict=strict)
+        some = type if [] in paths else select(type, wanted_paths(paths), strict=False)
+        decoder = whole._of_type(some, strict=strict)
     return decoder if test is None else Conditioned(decoder, test)
 
 
@@ -115,13 +116,30 @@ def _test_type(sample: JsonType, words: Mapping[Path, str | None]) -> JsonType:
     if of_whole != "json":  # an error, and not null, where they are of another kind
         is_wider = sample.kind == "int64" and of_whole == "double"
         type = JsonType("double") if is_wider else sample
+    elif [] in typeless:
+        type = sample
     else:
         type = select(sample, wanted_paths(typeless), strict=False) if typeless else NO_FIELDS
-    for path in sorted(words, key=lambda one: (len(one), words[one] != "json")):
+    for path in sorted(words, key=len):
         word = words[path]
-        if word is not None and (path or word == "json"):
+        if word is not None and (path or word == "json") and not (word == "json" and _is_shown(path, words)):
             type = with_type(type, path, word)
     return type
+
+
+def _is_shown(path: Path, words: Mapping[Path, str | None]) -> bool:
+    """Return True if a field is null where another one of the condition, in it or of the same list, shows it."""
+    here = _anywhere(path)
+    return any(
+        len(other) > len(path) or word != "json"
+        for other, word in words.items()
+        if other != path and _anywhere(other)[: len(path)] == here
+    )
+
+
+def _anywhere(path: Path) -> Path:
+    """Return a path with the step to each element in place of those to one."""
+    return tuple(Step(None) if isinstance(name, Step) else name for name in path)
 
 
 def _names(path: Path, sample: JsonType) -> list[str]:

@@ -142,6 +142,7 @@ SAMPLE = {"n": 1, "a.b": 1, "o": {"n": 1}, "l": [{"n": 1}], "x": 9, "y": 9}
         ("value.n > 1 and value.x < value.y", [0]), ("value.o.n > 1 and value.x > value.y", [2]),
         ("value.n is null", [3, 4, 5]), ("value.n not in (0, null)", []), ("value.o is null", [3, 4, 5]),
         ("value is null", [3]), ("value.n == 'x' and value is not null", [1]), ("value.\"a.b\" == x'78'", [5]),
+        ("value.o is not null and value.o.n < value.x", [2]), ("value.l[0] is not null and value.l[0].n < value.y", [2]),
         ("value.l[1].n == 2 and value.l[0].n is not null", [2]), ("value.l is null or value.n is null", [3, 4, 5]),
     ],
 )
@@ -178,3 +179,15 @@ def test_a_field_of_another_kind_than_in_the_sample_is_no_null(tmp_path: Path) -
         with pytest.raises(kafkalog.InvalidRecord, match="n: the number has a fraction"):
             log.scan(project=project, value="json").table()
         assert log.scan(project=["value.s"], value="json", start=-1).table().to_pylist() == [{"value.s": "{}"}]
+
+
+def test_paths_into_lists_that_are_whole_values(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "pairs-0", "a") as log:
+        log.append([b"[1, 2]", b"[2, 1]", b"null", b"[]"])
+        for where, offsets in (
+            ("value[0] < value[1]", [0]), ("value is not null and value[0] < value[1]", [0]), ("value[0] != offset", [0, 1]),
+            ("value[1] is null", [2, 3]), ("value[*] == 1 and value[0] > 1.5", [1]),
+        ):  # fmt: skip
+            scan = log.scan(project=["offset", "value[0]"], where=where, value="json")
+            assert scan.table()["offset"].to_pylist() == offsets, where
+            assert [one.offset for one in log.records(where=where, value="json")] == offsets, where
