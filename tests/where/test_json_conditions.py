@@ -142,7 +142,8 @@ SAMPLE = {"n": 1, "a.b": 1, "o": {"n": 1}, "l": [{"n": 1}], "x": 9, "y": 9}
         ("value.n > 1 and value.x < value.y", [0]), ("value.o.n > 1 and value.x > value.y", [2]),
         ("value.n is null", [3, 4, 5]), ("value.n not in (0, null)", []), ("value.o is null", [3, 4, 5]),
         ("value is null", [3]), ("value.n == 'x' and value is not null", [1]), ("value.\"a.b\" == x'78'", [5]),
-        ("value.o is not null and value.o.n < value.x", [2]), ("value.l[0] is not null and value.l[0].n < value.y", [2]),
+        ("value.o is not null and value.o.n < value.x", [2]),
+        ("value.l[0] is not null and value.l[0].n < value.y", [2]), ("value.x is not null and value.x > value.y", [2]),
         ("value.l[1].n == 2 and value.l[0].n is not null", [2]), ("value.l is null or value.n is null", [3, 4, 5]),
     ],
 )
@@ -185,8 +186,8 @@ def test_paths_into_lists_that_are_whole_values(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "pairs-0", "a") as log:
         log.append([b"[1, 2]", b"[2, 1]", b"null", b"[]"])
         for where, offsets in (
-            ("value[0] < value[1]", [0]), ("value is not null and value[0] < value[1]", [0]), ("value[0] != offset", [0, 1]),
-            ("value[1] is null", [2, 3]), ("value[*] == 1 and value[0] > 1.5", [1]),
+            ("value[0] < value[1]", [0]), ("value is not null and value[0] < value[1]", [0]),
+            ("value[0] != offset", [0, 1]), ("value[1] is null", [2, 3]), ("value[*] == 1 and value[0] > 1.5", [1]),
         ):  # fmt: skip
             scan = log.scan(project=["offset", "value[0]"], where=where, value="json")
             assert scan.table()["offset"].to_pylist() == offsets, where
