@@ -1,12 +1,14 @@
 """Times from datetimes, ISO text and milliseconds."""
 
 import datetime as dt
+from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.errors import IllegalArgument
 from kafkalog.inspect.values import moment
-from kafkalog.util.times import datetime_text, time_text, to_ms
+from kafkalog.util.times import datetime_text, text_ms, time_text, to_ms
 
 NOON = 1_795_176_000_000
 
@@ -48,3 +50,15 @@ def test_times_have_one_form_in_all_outputs() -> None:
     assert moment(1_700_000_000_003) == datetime_text(dt.datetime(2023, 11, 14, 22, 13, 20, 3000, tzinfo=dt.UTC))
     assert datetime_text(dt.datetime(2023, 11, 14, 22, 13, 20, 3)) == "2023-11-14T22:13:20.000003"
     assert to_ms(time_text(1_700_000_000_003)) == 1_700_000_000_003
+
+
+@pytest.mark.parametrize("time", ["1969-12-31T23:59:59.999Z", dt.datetime(1969, 12, 31, 23, 59, 59, 998_000)])
+def test_a_moment_before_1970_is_not_the_code_of_an_end_of_the_log(time: dt.datetime | str, tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(None, b"one", NOON)])
+        for look in (log.offset_for_time, lambda at: log.records(since=at), lambda at: log.scan(until=at)):
+            with pytest.raises(IllegalArgument, match="before 1970"):
+                look(time)
+        assert [log.offset_for_time(code).offset for code in (-1, -2, -3)] == [1, 0, 0]
+    with pytest.raises(IllegalArgument, match="before 1970"):
+        text_ms(str(time))

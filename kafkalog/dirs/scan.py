@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog.dirs.merge import merged_by_time, piece_limits
@@ -100,10 +101,12 @@ def with_decoders(
     options: dict[str, Any],
     bounds: Callable[[Log], dict[str, Any]] = lambda _: {},
     samples: dict[str, list[bytes]] | None = None,
+    typical: Mapping[str, bytes] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the options with decoders in place of their names; types that no schema gives are those of all logs.
 
-    `samples` are values by column, read before; those read here are put in it.
+    `samples` are values by column, read before; those read here are put in it. A `typical` value of a column counts
+    as one more in front of them.
     """
     known = {} if samples is None else samples
     if not any(isinstance(options.get(root), str) for root in ("key", "value")):
@@ -116,7 +119,8 @@ def with_decoders(
     def sample(root: str) -> list[bytes]:
         if root not in known:
             scans = (log.scan([root], batch_rows=SAMPLE_ROWS, **reading, **bounds(log)) for log in logs)
-            known[root] = first_values(scans, root)
+            found = first_values(scans, root)
+            known[root] = [typical[root], *found] if found and root in typical else found
         return known[root]
 
     typed = {name: options[name] for name in TYPED_OPTIONS if options.get(name) is not None}

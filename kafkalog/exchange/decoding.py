@@ -109,7 +109,7 @@ def _of_topic(
     made: dict[str, Any] = {} if known is None else dict(decoders_of(known, given))
     if given.get("where") is not None and not {"schema", "subject"} & given.keys():
         expression = parse(given["where"])
-        made |= {root: conditioned(root, made[root], {()}, expression) for root in made if given[root] == "json"}
+        made |= {root: conditioned(root, made[root], expression) for root in made if given[root] == "json"}
     if any(root in given and root not in made for root in ("key", "value")):
         rest = {name: one for name, one in given.items() if name not in OF_ONE_TYPE or "value" not in made}
         options = with_decoders(topic, logs, columns, {**rest, **made}, bounds)

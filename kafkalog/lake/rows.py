@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.scan import with_decoders
@@ -40,13 +41,14 @@ class TopicRows:
     """The rows of ranges of a topic's partitions, read on use. All are decoded by the same decoders.
 
     `given` are the typed keywords of a scan (docs/where.md) but `where`. With the `samples` of other rows, their types
-    are the same. Errors are those of `LogDirs.scan`.
+    are the same; `typical` values have the types of a table (`typical_values`). Errors are those of `LogDirs.scan`.
     """
 
     def __init__(
         self, topic: str, logs: Mapping[int, Log], ranges: Sequence[ReadRange], given: Mapping[str, Any],
         *, on_damage: str = "raise", skipped: list[Skipped] | None = None, batch_bytes: int = BATCH_BYTES,
         samples: Mapping[str, list[bytes]] | None = None, topic_id: str | None = None,
+        typical: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.ranges = ranges
         self.topic = topic
@@ -66,7 +68,7 @@ class TopicRows:
         options = {**given, "isolation": "read_committed", "on_damage": on_damage}
         options = with_decoders(
             topic, [logs[one.number] for one in ranges], names, options, lambda log: bounds[log.partition],
-            self.samples,
+            self.samples, typical,
         )  # fmt: skip
         typed = {name: options[name] for name in TYPED_OPTIONS if options.get(name) is not None}
         self.selection: Selection = selection_of(names, typed, None, topic)

@@ -21,6 +21,7 @@ from kafkalog.lake.renames import kept_numbers, plan_renames
 from kafkalog.lake.rows import TopicRows, check_typed, fitted
 from kafkalog.lake.table import CommitConflict, LiveFile
 from kafkalog.lake.targets import DeltaTarget, open_table, parse_target
+from kafkalog.lake.typical import typical_values
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
 from kafkalog.storage.outside_data import refuse_data_directory
@@ -267,9 +268,11 @@ class _Sync:
         self._positions = kept or self._positions
         if self._positions.topic_id is None:
             self._positions = self._positions._replace(topic_id=self._topic_id)
+        typed = self._settings.typed
         rows = TopicRows(
-            self._topic, self._logs, ranges, self._settings.typed, on_damage=self._settings.on_damage,
+            self._topic, self._logs, ranges, typed, on_damage=self._settings.on_damage,
             skipped=self._skipped, batch_bytes=piece_bytes(self._settings.file_bytes), topic_id=self._topic_id,
+            typical=typical_values(typed, self._table.schema) if exists else {},
         )  # fmt: skip
         self._fit_table(rows, exists)
         yield from (self._upserts(rows) if self._settings.upsert else self._appends(rows))

@@ -16,7 +16,7 @@ from kafkalog.reading.tail import tail as new_records
 from kafkalog.records.batch import RecordBatch
 from kafkalog.types import Isolation, OffsetAndTimestamp
 from kafkalog.util.keywords import unknown_keyword
-from kafkalog.util.times import Time, to_ms
+from kafkalog.util.times import Time, moment_ms
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -233,7 +233,7 @@ def offset_range(
 
 
 def _offset_of_time(log: Log, time: Time, end: int) -> int:
-    found = _find_time(log, to_ms(time))
+    found = _find_time(log, moment_ms(time))
     return end if found is None else found.offset
 
 
@@ -253,7 +253,7 @@ def offset_for_time(
     """
     if unknown:
         raise unknown_keyword("offset_for_time", unknown, ("time", "isolation"))
-    return _find_time(log, to_ms(time), isolation_of(isolation))
+    return _find_time(log, moment_ms(time), isolation_of(isolation))
 
 
 def _find_time(log: Log, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument, KafkalogError
-from kafkalog.log.json_conditions import conditioned, json_options
+from kafkalog.log.json_conditions import json_decoder
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.log.selection import ColumnDecoder, Output, Selection, paths_of
 from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
@@ -154,25 +154,18 @@ def _decoders(
         if {"schemas", "registry"} & own.keys() and not {"schema", "subject"} & own.keys():
             found[root] = _registered(asked, own, None if topic is None else f"{topic}-{root}", root, sample)
             continue
-        is_sampled = asked == "json" and not {"schema", "subject"} & own.keys()
-        paths = paths_of(root, outputs)
-        if is_sampled:
-            own |= json_options(root, paths, expression, sample)
-        if own.get("sample") == []:
-            found[root] = NothingDecoder()
-            continue
         from kafkalog import values
         from kafkalog.values.decoding import NoJsonValue
 
-        try:
+        if asked != "json" or {"schema", "subject"} & own.keys():
             found[root] = values.decoder(asked, **own)
+            continue
+        try:
+            found[root] = json_decoder(root, paths_of(root, outputs), expression, sample, own)
         except NoJsonValue:
             if not is_lenient:
                 raise
             found[root] = NoJsonDecoder()
-            continue
-        if is_sampled:
-            found[root] = conditioned(root, found[root], paths, expression)
     return found
 
 

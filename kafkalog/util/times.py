@@ -39,9 +39,20 @@ def to_ms(time: Time) -> int:
     return whole + (1 if rest else 0)
 
 
+def moment_ms(time: Time) -> int:
+    """Return what `to_ms` does, for a look-up in which negative numbers are codes such as LATEST.
+
+    Raises IllegalArgument for a datetime, a date or text before 1970, which is none of them.
+    """
+    found = to_ms(time)
+    if found < 0 and not isinstance(time, int):
+        raise IllegalArgument(f"time {found} is before 1970", hint="no record has a negative timestamp")
+    return found
+
+
 def text_ms(text: str) -> int:
-    """Return milliseconds since 1970 of a command line's TIME: digits are milliseconds, other text as for `to_ms`."""
-    return int(text) if _DIGITS.fullmatch(text) else to_ms(text)
+    """Return milliseconds since 1970 of a command line's TIME: digits are milliseconds, other text ISO-8601."""
+    return int(text) if _DIGITS.fullmatch(text) else moment_ms(text)
 
 
 def time_text(ms: int) -> str:
@@ -59,8 +70,9 @@ def time_text(ms: int) -> str:
 
 
 def datetime_text(when: datetime) -> str:
-    """Return a datetime in the form of `time_text`, in its own zone, if it has one, and with microseconds unless 0."""
+    """Return a datetime in the form of `time_text`, in its own zone, if it has one, and with all digits that it has."""
     digits = "microseconds" if when.microsecond % 1000 else "milliseconds" if when.microsecond else "seconds"
+    digits = "nanoseconds" if getattr(when, "nanosecond", 0) else digits  # of pandas
     return when.isoformat(timespec=digits).replace("+00:00", "Z")
 
 

@@ -110,10 +110,8 @@ class JsonDecoder(ValueDecoder):
     @property
     def arrow_type(self) -> pyarrow.DataType:
         """Type of the decoded column; IllegalArgument while it depends on values that are yet to be seen."""
-        if self._type is None:
-            raise _unsettled()
         if self._arrow_type is None:
-            self._arrow_type = arrow_type(json_columns(self._type)[0])
+            self._arrow_type = arrow_type(json_columns(self._known())[0])
         return self._arrow_type
 
     @property
@@ -123,25 +121,23 @@ class JsonDecoder(ValueDecoder):
         >>> JsonDecoder(sample=['{"a": 1}']).settled
         {'schema': '{"type": "object", "properties": {"a": {"type": "integer"}}}', 'strict': True}
         """
+        return {"schema": json.dumps(schema_of(self._known())), "strict": self._strict}
+
+    def _known(self) -> JsonType:
+        """Return the type of the values; IllegalArgument as for `arrow_type`."""
         if self._type is None:
             raise _unsettled()
-        return {"schema": json.dumps(schema_of(self._type)), "strict": self._strict}
+        return self._type
 
-    def of_fields(self, fields: Mapping[str, str | None]) -> JsonDecoder:
-        """Return a decoder of some fields, with these types, or the ones they have here; another kind is null.
-
-        >>> JsonDecoder(sample=['{"a": 1, "b": "x"}']).of_fields({"a": "double", "b": None}).arrow_type
-        StructType(struct<a: double, b: string>)
-        """
-        if self._type is None:
-            raise _unsettled()
-        made = JsonDecoder(framing=self._framing, strict=False, most_bytes=self._most_bytes)
-        made._settle_as(select(self._type, wanted_fields(fields, typed=True), strict=False))
+    def _of_type(self, type: JsonType, *, strict: bool = False) -> JsonDecoder:
+        """Return a decoder of values with another type; unless it is strict, a part of another kind is null."""
+        made = JsonDecoder(framing=self._framing, strict=strict, most_bytes=self._most_bytes)
+        made._settle_as(type)
         return made
 
     def _of_whole(self, whole: JsonDecoder, values: pyarrow.Array) -> pyarrow.Array | None:
         """Return the column of these fields, from values that `whole` made without an error; None if it may differ."""
-        if self._type is None or whole._type is None or not is_part(self._type, whole._type, widens=whole._strict):
+        if self._type is None or whole._type is None or not is_part(self._type, whole._type, strict=whole._strict):
             return None
         return taken(values, self.arrow_type)
 
@@ -189,23 +185,27 @@ def _schema_type(given: Any, source: SchemaSource | None, *, stored: bool) -> Js
     return schema_type(parse_schema(read_schema_file(given), os.fspath(given)))
 
 
-def is_part(part: JsonType, whole: JsonType, *, widens: bool) -> bool:
+def is_part(part: JsonType, whole: JsonType, *, strict: bool) -> bool:
     """Return True if a column of one type has all that a column of some of its fields would have.
 
-    `widens` says that an integer may be wanted as a double: a column of integers that takes no other number has it too.
+    Where it takes no other kind, `strict`, a column of integers shows what is wanted as a double, and one of any type
+    where the text of JSON, of which it is only asked if it is null, would be null.
     """
     if part.kind == "struct" and whole.kind == "struct":
         known = dict(whole.children)
-        return all(name in known and is_part(one, known[name], widens=widens) for name, one in part.children)
-    return part == whole or (widens and part.kind == "double" and whole.kind == "int64")
+        return all(name in known and is_part(one, known[name], strict=strict) for name, one in part.children)
+    return part == whole or (strict and (part.kind == "json" or (part.kind == "double" and whole.kind == "int64")))
 
 
 def taken(values: pyarrow.Array, type: pyarrow.DataType) -> pyarrow.Array:
     """Return a column with the fields of `type`, which is part of its own type."""
     import pyarrow
+    import pyarrow.compute as pc
 
     if values.type == type:
         return values
+    if pyarrow.types.is_string(type):
+        return pc.if_else(values.is_valid(), "", pyarrow.scalar(None, type))
     if not pyarrow.types.is_struct(type):
         return values.cast(type, safe=False)
     fields = [taken(values.field(one.name), one.type) for one in type]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.wanted import Wanted, unknown_field
+from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
     from kafkalog._core.values.builder import Field
@@ -26,6 +28,7 @@ class JsonType(NamedTuple):
 
 
 JSON: Final = JsonType("json")
+NO_FIELDS: Final = JsonType("struct")
 
 
 def json_columns(type: JsonType, name: str = "", path: str = "") -> tuple[Field, Spot]:
@@ -98,6 +101,34 @@ def select(type: JsonType, wanted: Wanted, *, strict: bool, path: str = "") -> J
             found = JsonType(want)
         chosen.append((name, found))
     return JsonType("struct", tuple(chosen))
+
+
+def has_path(type: JsonType, path: Sequence[str]) -> bool:
+    """Return True if a path of names leads through objects, alone or in arrays, to a field of the type."""
+    for name in path:
+        while type.kind == "list":
+            type = type.children[0][1]
+        known = dict(type.children) if type.kind == "struct" else {}
+        if name not in known:
+            return False
+        type = known[name]
+    return True
+
+
+def with_type(type: JsonType, path: tuple[str, ...], word: str) -> JsonType:
+    """Return a type in which a path of names, and of steps into arrays, leads to a field with the type of a word.
+
+    >>> from kafkalog.where.nodes import Step
+    >>> with_type(JsonType("struct", (("a", JsonType("int64")),)), ("b", Step(0)), "double").children[1]
+    ('b', JsonType(kind='list', children=(('item', JsonType(kind='double', children=())),)))
+    """
+    if not path:
+        return JsonType(word)
+    name, rest = path[0], path[1:]
+    kind = "list" if isinstance(name, Step) else "map" if type.kind == "map" else "struct"
+    known = dict(type.children) if type.kind == kind else {}
+    child = {"list": "item", "map": "value"}.get(kind, name)
+    return JsonType(kind, tuple({**known, child: with_type(known.get(child, JSON), rest, word)}.items()))
 
 
 def given_types(wanted: Wanted) -> JsonType | None:

@@ -52,7 +52,7 @@ def decoder(name: str, **options: Any) -> ValueDecoder:
     try:
         found: ValueDecoder = made(**given)
     except TypeError as error:
-        if "unexpected keyword" not in str(error):
+        if "unexpected keyword" not in str(error) and "takes no arguments" not in str(error):
             raise
         raise IllegalArgument(f"the decoder {name} does not take that: {error}") from None
     return found

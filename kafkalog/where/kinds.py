@@ -162,24 +162,28 @@ def check_operand(node: Like | Matches | Truth, kind: Kind) -> None:
 def implied_kinds(node: Node) -> dict[str, dict[tuple[str, ...], Kind | None]]:
     """Return the paths into key and value, with the kind that the constants beside each imply, None if they do not.
 
-    Whole numbers beside fractions are numbers; constants of different kinds imply nothing.
+    `()` is the whole key or value. Null goes with constants of each kind. Whole numbers beside fractions are numbers,
+    and bytes beside texts are texts; other constants of different kinds imply nothing.
     """
     found: dict[str, dict[tuple[str, ...], Kind | None]] = {"key": {}, "value": {}}
     unclear: set[Field] = set()
 
     def note(field: Field, kind: Kind | None) -> None:
-        if field.root not in found or len(field.path) == 1:
+        if field.root not in found:
             return
         kinds = found[field.root]
-        before = kinds.setdefault(field.path[1:], None)
-        if kind is None or field in unclear:
+        path = field.path[1:]
+        before = kinds.setdefault(path, kind)
+        if field in unclear or kind in (before, Kind.NULL) or (kind is None and before is not Kind.NULL):
             return
-        if before is None or before is kind:
-            kinds[field.path[1:]] = kind
+        if before in (None, Kind.NULL):
+            kinds[path] = kind
         elif {before, kind} <= NUMBERS:
-            kinds[field.path[1:]] = Kind.FLOAT
+            kinds[path] = Kind.FLOAT
+        elif {before, kind} <= STRINGS:
+            kinds[path] = Kind.TEXT
         else:
-            kinds[field.path[1:]] = None
+            kinds[path] = None
             unclear.add(field)
 
     for one in conditions_of(node):
@@ -191,10 +195,10 @@ def implied_kinds(node: Node) -> dict[str, dict[tuple[str, ...], Kind | None]]:
                 note(one.right, None)
         elif isinstance(one, In):
             for value in one.values:
-                note(one.field, None if value.value is None else kind_of_literal(value))
+                note(one.field, kind_of_literal(value))
         else:
-            kind = Kind.TEXT if isinstance(one, (Like, Matches)) else Kind.BOOLEAN if isinstance(one, Truth) else None
-            note(one.field, kind)
+            is_text = isinstance(one, (Like, Matches))
+            note(one.field, Kind.TEXT if is_text else Kind.BOOLEAN if isinstance(one, Truth) else Kind.NULL)
     return found
 
 

@@ -12,10 +12,12 @@ from kafkalog.util.times import EPOCH, to_ms
 from kafkalog.where.nodes import Literal
 
 _DIGITS: Final = re.compile(r"-?[0-9]{1,18}")
+_BELOW_MICROSECONDS: Final = re.compile(r"[^0-9:.,+-][0-9:]+[.,][0-9]{6}([0-9]+)")
+"""The digits of a time of a day that Python drops."""
 
 
 def milliseconds(literal: Literal) -> Decimal:
-    """Return a time in ms since 1970, to the microsecond: a number and a text of digits are ms already.
+    """Return a time in ms since 1970, with all of its digits: a number and a text of digits are ms already.
 
     Other text is ISO-8601, UTC without a zone. Raises IllegalArgument for a constant that is no time.
     """
@@ -29,4 +31,5 @@ def milliseconds(literal: Literal) -> Decimal:
     to_ms(value)  # raises for what is no time
     time = datetime.fromisoformat(value.strip())
     time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return Decimal((time - EPOCH) // timedelta(microseconds=1)) / 1000
+    below = _BELOW_MICROSECONDS.search(value)
+    return Decimal(f"{(time - EPOCH) // timedelta(microseconds=1)}e-3") + Decimal(f"0.000{below[1] if below else 0}")

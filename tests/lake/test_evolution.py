@@ -294,3 +294,32 @@ def test_fields_of_protobuf_are_renamed_by_their_numbers(tmp_path: Path, lake: L
     assert [(one["id"], one[cents], one[items], one["by"]) for one in lake.read()["value"].to_pylist()] == [
         (1, 10, [{number: 5}], None), (2, 20, [{number: 6}], ""), (3, 30, [{number: 7}], "me"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("project", [None, {"p": "value.p", "a": "value.o.a", "t": "value.t"}])
+def test_json_that_shows_less_than_the_table_fits_it(
+    tmp_path: Path, lake: Lake, project: dict[str, str] | None
+) -> None:
+    """A sync of a few values has whole numbers alone, or only nulls, where the table has fractions and records."""
+    values = [
+        {"p": 9.5, "o": {"a": True}, "t": "x"}, {"p": 5, "o": {"a": None}, "t": None}, {"p": None, "o": {}}, {},
+        {"p": 2**53, "o": None, "t": "y", "new": [1]}, {"p": 1, "new": []},
+    ]  # fmt: skip
+    options: dict[str, Any] = {"value": "json", "on_undecodable": "raise"}
+    if project is not None:
+        options["project"] = {"partition": "partition", "offset": "offset", **project}
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 1)
+        for value in values:
+            dirs["orders", 0].append(json.dumps(value).encode())
+            assert [one.records for one in sync_topic(dirs, "orders", lake.target, **options)] == [1]
+    rows = lake.read().to_pylist()
+    shown = [row if project is not None else row["value"] | {"a": (row["value"]["o"] or {}).get("a")} for row in rows]
+    assert [(row["p"], row["a"], row["t"]) for row in shown] == [
+        (9.5, True, "x"), (5.0, None, None), (None, None, None), (None, None, None), (2.0**53, None, "y"),
+        (1.0, None, None),
+    ]  # fmt: skip
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs["orders", 0].append(b'{"p": "text"}')
+        with pytest.raises(TableMismatch, match="p is string, and double in the table"):
+            sync_topic(dirs, "orders", lake.target, **options)

@@ -104,3 +104,9 @@ def test_a_column_larger_than_the_limit_is_refused() -> None:
     found = values.decoder("string", most_bytes=65536).decode(pa.array([b"a", b"x" * 100_000, b"b"]))
     assert found.values.to_pylist() == ["a", None, "b"]
     assert found.failed == 1
+
+
+def test_options_that_a_decoder_does_not_take() -> None:
+    for name in ("bytes", "int64"):
+        with pytest.raises(IllegalArgument, match=f"the decoder {name} does not take that"):
+            values.decoder(name, schema="{}")

@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import kafkalog
 from kafkalog.errors import InvalidRecord
 from kafkalog.values.avro_default import long_bytes
 from tests import commands
+from tests.trees import ROOT
 
 DAYS = [0, 2932897, 1]
 """1970-01-01, 10000-01-01, 1970-01-02."""
@@ -80,3 +83,39 @@ def test_commands(data: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in exported.read_text().splitlines()]
     assert [row.get("payload") is None for row in rows] == [False, True, False]
     assert rows[1]["value_error"] == "value has a time beyond Python's calendar"
+
+
+NANOSECONDS = {"type": "record", "name": "R", "fields": [
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+]}  # fmt: skip
+WITHOUT_PANDAS = """
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: None if name == "pandas" else find(name, path, target)
+import kafkalog
+from kafkalog.tools.decoders.named import by_schema
+with kafkalog.open(sys.argv[1]) as log:
+    for one in log.records(value="avro", schema=sys.argv[2], on_undecodable="null"):
+        print(one.value_error)
+    try:
+        by_schema("avro", schema=sys.argv[2], message=None)(log[0].value)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_nanoseconds_are_printed_and_need_pandas_as_objects(tmp_path: Path) -> None:
+    schema = tmp_path / "r.avsc"
+    schema.write_text(json.dumps(NANOSECONDS))
+    with kafkalog.open(tmp_path / "data" / "r-0", "a") as log:
+        log.append([long_bytes(1_700_000_000 * 10**9 + 1), long_bytes(1_700_000_000 * 10**9)])
+    flags = ("-d", tmp_path / "data", "-t", "r", "-s", "value=avro", "--schema", schema, "--project", "value.at")
+    lines = [json.loads(line)["value.at"] for line in commands.ok("consume", *flags).splitlines()]
+    assert lines == ["2023-11-14T22:13:20.000000001Z", "2023-11-14T22:13:20Z"]
+    run = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path / "data" / "r-0"), str(schema)]
+    found = subprocess.run(run, capture_output=True, check=True, text=True, cwd=ROOT)
+    assert found.stdout.splitlines() == [
+        "value has a time with nanoseconds, which needs pandas", "None",
+        "it has a time with nanoseconds, which needs pandas",
+    ]  # fmt: skip

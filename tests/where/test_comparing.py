@@ -183,3 +183,23 @@ def test_the_text_of_a_long_number_is_read_again(text: str) -> None:
     expression = where.parse(f"value > {text}")
     assert where.parse(str(expression)) == expression
     assert pickle.loads(pickle.dumps(expression)) == expression
+
+
+@pytest.mark.parametrize(
+    ("constant", "below", "equal"),
+    [
+        ("2023-11-14T22:13:20.000000001Z", 1, 1), ("2023-11-14 22:13:20,000000001", 1, 1),
+        ("2023-11-14T22:13:20.0000000005Z", 1, 0), ("2023-11-14T23:13:20+01:00", 0, 1),
+        ("2023-11-14T22:13:20.000001Z", 2, 1),
+    ],
+)
+def test_times_count_with_all_their_digits(constant: str, below: int, equal: int) -> None:
+    second = 1_700_000_000 * 10**9
+    times = pa.array([second, second + 1, second + 1000]).view(pa.timestamp("ns", "UTC"))
+    batch = pa.record_batch({"value": times})
+    for sign, count in (("<", below), ("==", equal), (">=", 3 - below), (">", 3 - below - equal)):
+        assert where.parse(f"value {sign} '{constant}'").mask(batch).true_count == count, sign
+    stored = pa.record_batch({"timestamp": times[:1].cast(pa.timestamp("ms", "UTC"))})
+    expression = where.parse(f"time < '{constant}'")
+    assert expression.mask(stored).true_count == (below > 0)
+    assert expression.bounds().times[0][1] == 1_700_000_000_000 + (below > 0)

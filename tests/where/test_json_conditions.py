@@ -92,7 +92,7 @@ WHOLE = [
 )  # fmt: skip
 def test_a_condition_sees_in_whole_values_what_it_decodes_itself(where: str) -> None:
     """The values are decoded once then; an integer is the double that the condition compares."""
-    both = conditioned("value", JsonDecoder(sample=WHOLE), {()}, parse(where))
+    both = conditioned("value", JsonDecoder(sample=WHOLE), parse(where))
     column = pyarrow.array(WHOLE, pyarrow.binary())
     for part in (column, column.slice(2, 4), column.slice(0, 0)):
         assert both.seen_in(both.decode(part).values).equals(both.test.decode(part).values)
@@ -103,7 +103,7 @@ def test_a_condition_sees_in_whole_values_what_it_decodes_itself(where: str) -> 
 )  # fmt: skip
 def test_a_condition_on_other_types_decodes_for_itself(where: str) -> None:
     sample = [b'{"n": 1, "s": "a", "in": {"x": 1}, "j": 1, "i": {}}', b'{"j": "a", "i": {"a": 1}}']
-    both = conditioned("value", JsonDecoder(sample=sample), {()}, parse(where))
+    both = conditioned("value", JsonDecoder(sample=sample), parse(where))
     assert both.seen_in(both.decode(pyarrow.array(sample, pyarrow.binary())).values) is None
 
 
@@ -125,3 +125,70 @@ def test_values_that_pass_and_others_change_from_batch_to_batch(tmp_path: Path, 
         with pytest.raises(kafkalog.InvalidRecord) as raised:
             log.scan(["offset", "value"], where="value.n >= 0", value="json").table()
         assert raised.value.offset == 6000
+
+
+LATER: list[Any] = [  # behind a sample that has whole numbers alone
+    {"n": 2.5, "a.b": 2.5, "o": {"n": 2.5}, "l": [{"n": 2.5}], "x": 9, "y": 10}, {"n": "x", "o": "x", "l": 7},
+    {"n": 2, "a.b": 2, "o": {"n": 2}, "l": [{"n": 0}, {"n": 2}], "x": 10, "y": 9}, None, 2.5, {"a.b": "x"},
+]  # fmt: skip
+SAMPLE = {"n": 1, "a.b": 1, "o": {"n": 1}, "l": [{"n": 1}], "x": 9, "y": 9}
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("value.n > 1", [0, 2]), ('value."a.b" > 1', [0, 2]), ("value.l[0].n > 1", [0]), ("value.l[*].n > 1", [0, 2]),
+        ("value is not null and value.n > 1", [0, 2]), ("value.o is not null and value.o.n > 1", [0, 2]),
+        ("value.n > 1 and value.x < value.y", [0]), ("value.o.n > 1 and value.x > value.y", [2]),
+        ("value.n is null", [3, 4, 5]), ("value.n not in (0, null)", []), ("value.o is null", [3, 4, 5]),
+        ("value is null", [3]), ("value.n == 'x' and value is not null", [1]), ("value.\"a.b\" == x'78'", [5]),
+        ("value.o is not null and value.o.n < value.x", [2]),
+        ("value.l[0] is not null and value.l[0].n < value.y", [2]), ("value.x is not null and value.x > value.y", [2]),
+        ("value.l[1].n == 2 and value.l[0].n is not null", [2]), ("value.l is null or value.n is null", [3, 4, 5]),
+    ],
+)
+def test_values_behind_a_sample_of_other_kinds_are_found(tmp_path: Path, where: str, rows: list[int]) -> None:
+    with kafkalog.open(tmp_path / "events-0", "a") as log:
+        log.append([json.dumps(SAMPLE).encode()] * 1000)
+        log.append([json.dumps(row).encode() for row in LATER])
+        options: dict[str, Any] = {"where": f"offset >= 1000 and ({where})", "value": "json"}
+        found = [log.scan(["offset"], **options).table()["offset"].to_pylist()]
+        options["on_undecodable"] = "null"
+        found += [log.scan(columns, **options).table()["offset"].to_pylist() for columns in (["offset"], None)]
+        for field in ("value.n", 'value."a.b"', "value.o", "value.o.n", "value.l", "value.nothing"):
+            found.append(log.scan(project=["offset", field], **options).table()["offset"].to_pylist())
+        found.append([one.offset for one in log.records(**options)])
+    assert found == [[1000 + row for row in rows]] * len(found)
+
+
+def test_whole_numbers_are_numbers_beside_a_constant(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "numbers-0", "a") as log:
+        log.append([b"1"] * 1000)
+        log.append([b"2.5", b"2", b"9007199254740993"])
+        for where, offsets in (("value > 1", [1000, 1001, 1002]), ("value == 9007199254740992", [])):
+            assert log.scan(["offset"], where=where, value="json").table()["offset"].to_pylist() == offsets
+
+
+def test_a_field_of_another_kind_than_in_the_sample_is_no_null(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "events-0", "a") as log:
+        log.append([b'{"n": 1, "s": 1}', b'{"n": 1, "s": "x"}'] * 500)
+        log.append([b'{"n": 2.5, "s": {}}'])
+        project = ["offset", "value.n", "value.s"]
+        scan = log.scan(project=project, where="value.s is not null", value="json", on_undecodable="null")
+        *_, last = scan.table().to_pylist()
+        assert last["value.n"] is None and "fraction" in last["value_error"]
+        with pytest.raises(kafkalog.InvalidRecord, match="n: the number has a fraction"):
+            log.scan(project=project, value="json").table()
+        assert log.scan(project=["value.s"], value="json", start=-1).table().to_pylist() == [{"value.s": "{}"}]
+
+
+def test_paths_into_lists_that_are_whole_values(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "pairs-0", "a") as log:
+        log.append([b"[1, 2]", b"[2, 1]", b"null", b"[]"])
+        for where, offsets in (
+            ("value[0] < value[1]", [0]), ("value is not null and value[0] < value[1]", [0]),
+            ("value[0] != offset", [0, 1]), ("value[1] is null", [2, 3]), ("value[*] == 1 and value[0] > 1.5", [1]),
+        ):  # fmt: skip
+            scan = log.scan(project=["offset", "value[0]"], where=where, value="json")
+            assert scan.table()["offset"].to_pylist() == offsets, where
+            assert [one.offset for one in log.records(where=where, value="json")] == offsets, where

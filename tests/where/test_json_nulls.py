@@ -66,14 +66,22 @@ def test_paths_beside_constants_and_projections_go_into_them(tmp_path: Path, fir
         assert [json.loads(one) for one in scan.table()["value.x.a"].to_pylist()] == [1, 2]
 
 
+def test_a_path_into_a_list_beside_a_constant_needs_no_type(tmp_path: Path) -> None:
+    folder = log_of(tmp_path, b'{"x": null, "n": null}', {"x": [{"a": 1}], "n": 7}, {"x": {"a": 1}})
+    with kafkalog.open(folder / "events-0") as log:
+        for where in ("value.x[0].a == 1", "value.x[*].a == 1", "value.x[0] is not null", "value.x[-1].a in (1, null)"):
+            for column in ("offset", "value"):
+                scan = log.scan(["offset", column] if column == "value" else [column], where=where, value="json")
+                assert scan.table()["offset"].to_pylist() == [NULLS]
+
+
 def test_a_path_that_needs_the_type_asks_for_a_schema(tmp_path: Path) -> None:
     folder = log_of(tmp_path, b'{"x": null, "n": null}', {"x": [{"a": 1}], "n": 7})
     with kafkalog.open(folder / "events-0") as log:
-        for where in ("value.x[0].a == 1", "value.x[*].a == 1"):
-            for column in ("offset", "value"):
-                with pytest.raises(IllegalArgument, match="value.x is text.*") as error:
-                    log.scan([column], where=where, value="json")
-                assert "schema" in (error.value.hint or "")
+        for asked in ({"where": "value.x[0].a == value.n"}, {"project": ["value.x[0].a"]}):
+            with pytest.raises(IllegalArgument, match=r"value\.x is text.*") as error:
+                log.scan(**asked, value="json")
+            assert "schema" in (error.value.hint or "")
         schema = {"properties": {"x": {"type": "array", "items": {"properties": {"a": {"type": "integer"}}}}}}
         scan = log.scan(["offset"], where="value.x[0].a == 1", value="json", schema=schema)
         assert scan.table()["offset"].to_pylist() == [NULLS]

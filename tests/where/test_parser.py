@@ -148,7 +148,7 @@ def test_hints_of_kinds() -> None:
     ).hints
     kinds = {".".join(path): None if kind is None else kind.name for path, kind in hints["value"].items()}
     assert kinds == {
-        "a": "FLOAT", "b.c": "TEXT", "d": "BOOLEAN", "e": None, "g": None, "h": None, "i": None
+        "a": "FLOAT", "b.c": "TEXT", "d": "BOOLEAN", "e": "NULL", "g": None, "h": None, "i": None
     }
     assert [kind.name for kind in hints["key"].values() if kind] == ["TEXT"]
 

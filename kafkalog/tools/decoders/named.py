@@ -22,7 +22,7 @@ from kafkalog.tools.decoders.plain import (
     uuid,
 )
 from kafkalog.tools.decoders.registry import avro, json_schema, protobuf
-from kafkalog.util.python_rows import NO_OBJECT
+from kafkalog.util.python_rows import NO_OBJECT, what_lacks_an_object
 
 _REFERENCE: Final = "org.apache.kafka.tools.api."
 _REGISTRY: Final[dict[str, Callable[[str], Decoder]]] = {
@@ -119,8 +119,8 @@ def by_schema(name: str, *, schema: str | int | None, message: str | None, schem
             raise DecodeError(found.errors[0].as_py())
         try:
             value: object = found.values.to_pylist(maps_as_pydicts="lossy")[0]
-        except NO_OBJECT:
-            raise DecodeError("it has a time beyond Python's calendar") from None
+        except NO_OBJECT as error:
+            raise DecodeError(f"it has {what_lacks_an_object(error)}") from None
         return value
 
     return decode
