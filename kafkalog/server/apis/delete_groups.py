@@ -21,7 +21,7 @@ async def handle(node: Node, context: RequestContext, request: DeleteGroupsReque
     The message that version 3 has is that of a plug-in's failure (GROUP_DELETION_FAILED): here it is always null.
     """
     codes: dict[str, int] = {}
-    async for group_id in in_turns(dict.fromkeys(request.groups_names)):
+    async for group_id in in_turns(request.groups_names):
         if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
             codes[group_id] = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         else:

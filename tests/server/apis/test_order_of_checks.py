@@ -9,7 +9,6 @@ import pytest
 
 from kafkalog.server.security.acls import Operation, ResourceType
 from tests.server.apis.test_topic_calls import allow
-from tests.server.groups.groups import commit_offset, create_topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, connection_for, node_for
 
@@ -145,12 +144,3 @@ async def test_a_refusal_for_all_partitions_says_why(tmp_path: Path) -> None:
         answer = await call(node, "elect_leaders", 0, tree, connection=user)
         rows.append(answer.replica_election_results[0].partition_result[0])
         assert {(row.error_code, row.error_message) for row in rows} == {(NO_CLUSTER, "Cluster authorization failed.")}
-
-
-@in_loop
-async def test_a_group_that_is_named_twice_is_deleted_once(tmp_path: Path) -> None:
-    async with node_for(tmp_path) as node:
-        await create_topic(node)
-        await commit_offset(node, 1)
-        answer = await call(node, "delete_groups", 2, {"groups_names": ["g", "g"]})
-        assert [(row.group_id, row.error_code) for row in answer.results] == [("g", 0)]
