@@ -67,6 +67,7 @@ OWN = {
     "streams.num.warmup.replicas": (2, 0),
     "streams.rack.aware.assignment.tags": ((), None),
     "streams.task.offset.interval.ms": (60_000, 1),
+    **{f"{kind}.assignor.offload.enable": (True, None) for kind in ("consumer", "share", "streams")},
     # of a broker (tests/data/broker-settings.tsv), but not among its definitions in tests/data/server_configs.tsv
     "controlled.shutdown.enable": (True, None),
 }

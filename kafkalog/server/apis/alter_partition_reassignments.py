@@ -23,7 +23,7 @@ Outcome = tuple[ErrorCode, str | None]
 
 async def handle(node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Answer:
     """Return an error code and message for each partition."""
-    node.authorizer.require_cluster(context, Operation.ALTER)
+    node.authorizer.require_cluster(context, Operation.ALTER, explains=True)
     turns = CooperativeYield()
     rows: list[dict[str, object]] = []
     for one in request.topics:

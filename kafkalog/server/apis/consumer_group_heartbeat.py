@@ -10,6 +10,7 @@ from kafkalog.server.groups.consumer_heartbeat import Heartbeat
 from kafkalog.server.groups.values import new_member_id
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.error_answers import explained_answer
+from kafkalog.server.requests.groups import is_blank
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import GROUP
 from kafkalog.server.settings.groups import group_setting
@@ -66,13 +67,13 @@ def _check(node: Node, context: RequestContext, request: _Request) -> None:
     """Raise Refused if the request is invalid for any group."""
     epoch = request.member_epoch
     problem = None
-    if not request.group_id:
+    if is_blank(request.group_id):
         problem = "GroupId can't be empty."
-    elif not request.member_id and (epoch != 0 or context.api_version >= _FIRST_WITH_OWN_ID):
+    elif is_blank(request.member_id) and (context.api_version >= _FIRST_WITH_OWN_ID or epoch > 0 or epoch == LEFT):
         problem = "MemberId can't be empty."
-    elif request.instance_id == "":
+    elif is_blank(request.instance_id):
         problem = "InstanceId can't be empty."
-    elif request.rack_id == "":
+    elif is_blank(request.rack_id):
         problem = "RackId can't be empty."
     elif epoch == 0:
         problem = _join_problem(request)

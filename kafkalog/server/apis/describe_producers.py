@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidTopic, KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.node.topics import check_name
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -25,12 +26,12 @@ async def handle(node: Node, context: RequestContext, request: DescribeProducers
     topics = []
     turns = CooperativeYield()
     for topic in {one.name: one for one in request.topics}.values():  # once each
-        allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
+        refusal = _refusal_of(node, context, topic.name)
         rows = []
         for index in dict.fromkeys(topic.partition_indexes):
             key = TopicPartition(topic.name, index)
-            if not allowed:
-                row = _refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if refusal is not None:
+                row = _refusal(index, *refusal)
             else:
                 try:
                     node.replicas.find(key).check_epoch(-1)
@@ -43,6 +44,17 @@ async def handle(node: Node, context: RequestContext, request: DescribeProducers
             await turns.row()
         topics.append({"name": topic.name, "partitions": rows})
     return {"topics": topics}
+
+
+def _refusal_of(node: Node, context: RequestContext, topic: str) -> tuple[ErrorCode, str | None] | None:
+    """Return the code and message for all partitions of a topic that is invalid or not the client's, else None."""
+    try:
+        check_name(topic)
+    except InvalidTopic as error:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, error.message
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+    return None
 
 
 def refused(node: Node, context: RequestContext, request: DescribeProducersRequest, error: Refused) -> Answer:
@@ -69,6 +81,6 @@ def _row(index: int, producers: Iterable[ProducerState]) -> dict[str, object]:
     return {"partition_index": index, "error_code": 0, "error_message": None, "active_producers": active}
 
 
-def _refusal(index: int, code: int) -> dict[str, object]:
-    message = ErrorCode(code).message
-    return {"partition_index": index, "error_code": code, "error_message": message, "active_producers": ()}
+def _refusal(index: int, code: int, message: str | None = None) -> dict[str, object]:
+    text = message or ErrorCode(code).message
+    return {"partition_index": index, "error_code": code, "error_message": text, "active_producers": ()}

@@ -25,7 +25,7 @@ _UNCLEAN: Final = 1
 
 async def handle(node: Node, context: RequestContext, request: ElectLeadersRequest) -> Answer:
     """Take the lead if necessary; return an error code for each named partition; for all partitions, only topics."""
-    node.authorizer.require_cluster(context, Operation.ALTER)
+    node.authorizer.require_cluster(context, Operation.ALTER, explains=True)
     kind = getattr(request, "election_type", _PREFERRED)
     asks_nothing = request.topic_partitions is not None and not request.topic_partitions
     if kind not in (_PREFERRED, _UNCLEAN) and not asks_nothing:

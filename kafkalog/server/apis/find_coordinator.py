@@ -28,6 +28,7 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _FIRST_WITH_MANY: Final = 4
 _FIRST_WITH_SHARES: Final = 6
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,10}", re.DOTALL)
+"""Key of a share partition: GROUP:TOPIC-ID:PARTITION."""
 _NONE: Final = "NONE"
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: "__transaction_state", _SHARE: SHARE_GROUP_STATE}
 _TYPES: Final = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
@@ -47,11 +48,13 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
 
 
 async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict[str, object]:
-    if kind not in _TOPICS or (kind == _SHARE and not _is_share_key(context, key)):
+    if kind not in _TOPICS or (kind == _SHARE and context.api_version < _FIRST_WITH_SHARES):
         return _refusal(key, ErrorCode.INVALID_REQUEST)
     if kind == _SHARE:
         if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
             return _refusal(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if _SHARE_KEY.fullmatch(key) is None:
+            return _refusal(key, ErrorCode.INVALID_REQUEST)
     elif not node.authorizer.allows(context, Operation.DESCRIBE, _TYPES[kind], key):
         return _refusal(key, _DENIED[kind])
     leader = address_of(node, context.connection.listener, node.quorum.leader)
@@ -62,11 +65,6 @@ async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict
     elif node.topics.get(_TOPICS[kind]) is None:
         await create_on_leader(node, [_TOPICS[kind]])
     return {"key": key, "error_code": 0, "error_message": "", **leader._asdict()}
-
-
-def _is_share_key(context: RequestContext, key: str) -> bool:
-    """Return True for the key of a share partition, GROUP:TOPIC-ID:PARTITION, in a version that has such keys."""
-    return context.api_version >= _FIRST_WITH_SHARES and _SHARE_KEY.fullmatch(key) is not None
 
 
 def _refusal(key: str, code: int, message: str | None = None) -> dict[str, object]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.consumer_group import LEFT
 from kafkalog.server.groups.share_heartbeat import ShareHeartbeat
+from kafkalog.server.requests.acknowledgements import MOST_MEMBER_CHARS
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.error_answers import explained_answer
+from kafkalog.server.requests.groups import is_blank
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
 from kafkalog.server.settings.groups import group_setting
@@ -25,6 +27,8 @@ async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbe
     """Return the member's epoch, and its assignment if that changed or the member joins or sends its subscription."""
     node.features.require(SHARE)
     node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
+    if not 0 < len(request.member_id) <= MOST_MEMBER_CHARS:
+        raise Refused(ErrorCode.INVALID_REQUEST, "")
     names = request.subscribed_topic_names
     for name in names or ():
         node.authorizer.require(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
@@ -54,12 +58,12 @@ async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbe
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
     """Raise Refused if the request is invalid for any group."""
-    if not request.member_id:
-        raise Refused(ErrorCode.INVALID_REQUEST, "")
     problem = None
-    if not request.group_id:
+    if is_blank(request.member_id):
+        problem = "MemberId can't be empty."
+    elif is_blank(request.group_id):
         problem = "GroupId can't be empty."
-    elif request.rack_id == "":
+    elif is_blank(request.rack_id):
         problem = "RackId can't be empty."
     elif request.member_epoch == 0 and not request.subscribed_topic_names:
         problem = "SubscribedTopicNames must be set in first request."

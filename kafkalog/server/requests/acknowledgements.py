@@ -88,7 +88,9 @@ def place_error(node: Node, context: RequestContext, place: Place) -> int:
 def checked_key(node: Node, context: RequestContext, group_id: str | None, member_id: str | None) -> SessionKey:
     """Return group and member of a request. Refused unless the client may use the group, and both are named."""
     node.features.require(SHARE)
-    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, group_id or "")
+    if group_id is None:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, group_id)
     if not group_id or not member_id or len(member_id) > MOST_MEMBER_CHARS:
         raise Refused(ErrorCode.INVALID_REQUEST)
     return group_id, member_id

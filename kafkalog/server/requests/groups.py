@@ -27,6 +27,11 @@ G = TypeVar("G", ConsumerGroup, ShareGroup)
 _DENIED: Final = "The described group uses topics that the client is not authorized to describe."
 
 
+def is_blank(text: str | None) -> bool:
+    """Return True for a text without any character above a space: a broker takes it for empty."""
+    return text is not None and (not text or max(text) <= " ")
+
+
 async def describe_groups(
     node: Node,
     context: RequestContext,

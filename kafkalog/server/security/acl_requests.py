@@ -16,6 +16,7 @@ from kafkalog.server.security.acls import (
     Permission,
     ResourceType,
 )
+from kafkalog.util.hosts import network_of
 
 if TYPE_CHECKING:
     from kio.schema.create_acls.v3.request import AclCreation
@@ -64,6 +65,8 @@ def acl_of(row: AclCreation) -> Acl:
         raise InvalidRequest("Resource name should not be empty")
     if not acl.host:
         raise InvalidRequest("Host pattern cannot be null or empty")
+    if "/" in acl.host and network_of(acl.host) is None:
+        raise InvalidRequest(f"Invalid CIDR notation '{acl.host}'")
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if ":" not in acl.principal:

@@ -1,4 +1,4 @@
-"""Authorization by ACLs, with the rules of the reference's authorizer (KIP-11, KIP-290, KIP-679).
+"""Authorization by ACLs, with the rules of the reference's authorizer (KIP-11, KIP-290, KIP-679, KIP-1276).
 
 A super user may do everything. DENY takes precedence over ALLOW. A resource without any entry is open to everyone with
 `allow.everyone.if.no.acl.found`, else to no one. An ALLOW for READ, WRITE, DELETE or ALTER also allows DESCRIBE, and
@@ -25,6 +25,7 @@ from kafkalog.server.security.acls import (
     ResourceType,
     bit_field,
 )
+from kafkalog.util.hosts import is_in_network
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -151,7 +152,9 @@ class Authorizer(Part):
 
 
 def _applies_to(acl: Acl, principal: str, host: str) -> bool:
-    return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
+    if acl.principal not in (principal, EVERYBODY):
+        return False
+    return acl.host in (host, WILDCARD) or ("/" in acl.host and is_in_network(host, acl.host))
 
 
 def _covers_operation(acl: Acl, operation: Operation) -> bool:

@@ -161,7 +161,10 @@ def _client_key(client_id: str) -> str:
 
 
 def _limit(quotas: Mapping[Entity, Mapping[str, float]], key: str, user: str, client_id: str) -> Limit | None:
-    """Return the limit of the first of eight entities that has one, in the reference's order; None if none has."""
+    """Return the limit of the first of eight entities that has one, in the reference's order; None if none has.
+
+    An empty client id is not limited as a client: only the limits of its user apply.
+    """
     for entity, names in (
         ((("client-id", client_id), ("user", user)), (user, client_id)),
         ((("client-id", None), ("user", user)), (user, client_id)),
@@ -173,7 +176,7 @@ def _limit(quotas: Mapping[Entity, Mapping[str, float]], key: str, user: str, cl
         ((("client-id", None),), ("", client_id)),
     ):
         value = quotas.get(entity, {}).get(key)
-        if value is not None:
+        if value is not None and (client_id or len(entity) == 1 and entity[0][0] == "user"):
             return Limit(value, *names)
     return None
 

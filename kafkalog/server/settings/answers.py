@@ -6,16 +6,26 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.settings.changes import denied
+from kafkalog.server.settings.kinds import KINDS, Change
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
+
+
+class Setting(Protocol):
+    """A setting that a request changes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> str | None: ...
 
 
 class Resource(Protocol):
@@ -25,6 +35,8 @@ class Resource(Protocol):
     def resource_type(self) -> int: ...
     @property
     def resource_name(self) -> str: ...
+    @property
+    def configs(self) -> Sequence[Setting]: ...
 
 
 R = TypeVar("R", bound=Resource)
@@ -48,19 +60,37 @@ async def alter_resources(
     for resource in request.resources:
         await turns.row()
         key = _key(resource)
-        code: int | None = denied(node, context, Operation.ALTER_CONFIGS, *key)
-        message = None if code is None else ErrorCode(code).message
-        if counts[key] > 1:
-            code, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-        if code is None:
-            code = ErrorCode.NONE
-            try:
+        code, message = int(ErrorCode.NONE), None
+        try:
+            if counts[key] > 1:
+                raise InvalidRequest("Each resource must appear at most once.")
+            _check_given(resource)
+            refusal = denied(node, context, Operation.ALTER_CONFIGS, *key)
+            if refusal is not None:
+                code, message = int(refusal), refusal.message
+            else:
                 async with node.dynamic.turn:  # changes of a list apply to its current value
                     await alter(resource)
-            except KafkalogError as error:
-                code, message = code_of(error), error.message
+        except KafkalogError as error:
+            code, message = code_of(error), error.message
         rows.append(_row(resource, code, message))
     return {"responses": rows}
+
+
+def _check_given(resource: Resource) -> None:
+    """Raise InvalidRequest for what is invalid whoever asks: an unknown type, a setting twice, or without a value."""
+    names = [one.name for one in resource.configs]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    nulls = [one.name for one in resource.configs if one.value is None and not _deletes(one)]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+    if resource.resource_type not in KINDS:
+        raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
+
+
+def _deletes(setting: Setting) -> bool:
+    return getattr(setting, "config_operation", Change.SET) == Change.DELETE
 
 
 def refused(node: Node, context: RequestContext, request: AlterRequest[Resource], error: Refused) -> Answer:

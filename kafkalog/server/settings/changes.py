@@ -21,7 +21,6 @@ from kafkalog.server.settings.kinds import (
     CLIENT_METRICS,
     GROUP,
     KEPT,
-    KINDS,
     TOPIC,
     Change,
     RequestedChange,
@@ -101,7 +100,6 @@ async def set_all(
 
     Raises ConfigError, UnknownTopicOrPartition, StorageError, and as `check_resource`.
     """
-    _check_given([setting for setting, _ in settings], [setting for setting, value in settings if value is None])
     check_resource(node, kind, name)
     own = own_settings(node, kind, name)
     changes = {**dict.fromkeys(own), **dict(settings)}
@@ -110,13 +108,11 @@ async def set_all(
 
 async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedChange], validate_only: bool) -> None:
     """Change some settings of a resource: `changes` have name, config_operation, value. Raises as `set_all`."""
-    nulls = [one.name for one in changes if one.value is None and one.config_operation != Change.DELETE]
-    _check_given([one.name for one in changes], nulls)
     if kind == BROKER_LOGGER:
         _check_node(node, name)
         set_levels(changes, validate_only)
         return
-    if kind == BROKER or kind not in KINDS:
+    if kind == BROKER:
         check_resource(node, kind, name)
     own = own_settings(node, kind, name)
     new_values = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
@@ -124,14 +120,6 @@ async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedCh
     if kind != BROKER:  # to remove a setting that is not set, or not known, changes nothing
         new_values = {setting: value for setting, value in new_values.items() if value is not None or setting in own}
     await _set(node, kind, name, own, new_values, validate_only)
-
-
-def _check_given(names: Sequence[str], nulls: Sequence[str]) -> None:
-    """Raise InvalidRequest if a request names a setting twice, or lacks the values of `nulls`."""
-    if len(set(names)) < len(names):
-        raise InvalidRequest("Error due to duplicate config keys")
-    if nulls:
-        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
 
 
 async def _set(

@@ -64,6 +64,7 @@ def _row(
 _READ: Final = one_of("read_committed", "read_uncommitted")
 _ROWS: Final[tuple[GroupSetting, ...]] = (
     _row("consumer.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000, f"{_STORED}: here there is no wait"),
+    _row("consumer.assignor.offload.enable", "bool", True, None, doc=_STORED_44, is_internal=True),
     _row("consumer.heartbeat.interval.ms", "int", 5000, at_least(1), doc="interval of the members' heartbeats"),
     _row("consumer.session.timeout.ms", "int", 45_000, at_least(1),
          doc="a member without heartbeats is removed after this time"),
@@ -72,6 +73,7 @@ _ROWS: Final[tuple[GroupSetting, ...]] = (
     _row("errors.deadletterqueue.topic.name", "string", "", _DEAD_LETTERS,
          doc="topic of a share group's dead letters", other_name=""),
     _row("share.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000, f"{_STORED}: here there is no wait"),
+    _row("share.assignor.offload.enable", "bool", True, None, doc=_STORED_44, is_internal=True),
     _row("share.auto.offset.reset", "string", "latest", _RESETS, doc="where a new share group begins", other_name=""),
     _row("share.delivery.count.limit", "int", 5, at_least(2), doc="deliveries of a record"),
     _row("share.heartbeat.interval.ms", "int", 5000, at_least(1), doc="interval of the members' heartbeats"),
@@ -84,6 +86,7 @@ _ROWS: Final[tuple[GroupSetting, ...]] = (
     _row("streams.acceptable.recovery.lag", "long", 10_000, at_least(0), doc=_STORED_44, is_internal=True),
     _row("streams.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000),
     _row("streams.assignor.name", "string", "sticky", _NAME, doc=_STORED_44, other_name="group.streams.assignors"),
+    _row("streams.assignor.offload.enable", "bool", True, None, doc=_STORED_44, is_internal=True),
     _row("streams.heartbeat.interval.ms", "int", 5000, at_least(1), 5000, 15_000),
     _row("streams.initial.rebalance.delay.ms", "int", 3000, at_least(0)),
     _row("streams.num.standby.replicas", "int", 0, at_least(0), None, 2),

@@ -143,7 +143,9 @@ def test_what_a_group_does_not_take(
     with_node(tmp_path, use)
 
 
+OFFLOADING = {f"{kind}.assignor.offload.enable": "false" for kind in ("consumer", "share", "streams")}
 OF_4_4 = {
+    **OFFLOADING,
     "errors.deadletterqueue.copy.record.enable": "true", "errors.deadletterqueue.topic.name": "dlq.orders",
     "streams.acceptable.recovery.lag": "5", "streams.assignor.name": "ours", "streams.num.warmup.replicas": "20",
     "streams.rack.aware.assignment.tags": "zone,rack", "streams.task.offset.interval.ms": "15000",
@@ -155,6 +157,7 @@ def test_settings_that_groups_have_since_4_4_are_kept_and_shown(tmp_path: Path) 
         assert {name for name in GROUP_SETTINGS if name in OF_4_4} == OF_4_4.keys()
         shown = configs_by_name(await describe(node, GROUP, "g", *OF_4_4)).keys()
         assert OF_4_4.keys() - shown == {
+            *OFFLOADING,
             "streams.acceptable.recovery.lag", "streams.num.warmup.replicas", "streams.task.offset.interval.ms",
         }, "a broker shows these only where they were set"  # fmt: skip
         assert await alter(node, GROUP, "g", *((name, SET, value) for name, value in OF_4_4.items())) == (0, None)

@@ -96,6 +96,31 @@ def test_host_and_principal_have_to_be_those_of_the_entry() -> None:
     assert not is_allowed([make_acl("t", DO.READ)], DO.READ, principal="User:x")
 
 
+@pytest.mark.parametrize(
+    ("network", "inside", "outside"),
+    [
+        ("10.0.0.0/8", "10.255.0.1", "11.0.0.1"), ("10.0.0.7/31", "10.0.0.6", "10.0.0.8"),
+        ("10.0.0.1/32", "10.0.0.1", "10.0.0.0"), ("0.0.0.0/0", "9.9.9.9", "::1"),
+        ("010.0.0.0/08", "10.1.1.1", "8.0.0.1"), ("fe80::/10", "fe80::1%eth0", "fec0::1"), ("::/0", "::1", "9.9.9.9"),
+        ("0.0.0.0/0", "9.9.9.9", "a name"),
+    ],
+)  # fmt: skip
+def test_a_host_of_an_entry_may_be_a_network(network: str, inside: str, outside: str) -> None:
+    allowed = [make_acl("t", DO.READ, host=network)]
+    assert is_allowed(allowed, DO.READ, host=inside) and not is_allowed(allowed, DO.READ, host=outside)
+    denied = [make_acl("t", DO.READ), make_acl("t", DO.READ, Permission.DENY, host=network)]
+    assert not is_allowed(denied, DO.READ, host=inside) and is_allowed(denied, DO.READ, host=outside)
+    entries = (make_acl("t", DO.WRITE, host=network),)
+    made = Authorizer(lambda: entries, is_enabled=True)
+    assert made.allows_any(make_context(host=inside), DO.WRITE, T)
+    assert not made.allows_any(make_context(host=outside), DO.WRITE, T)
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/33", "10.0.0.256/8", "10.0.0/8", "::/129", "10.0.0.0/", "/8", "a/8"])
+def test_a_host_that_is_no_network_matches_no_client(network: str) -> None:
+    assert not is_allowed([make_acl("t", DO.READ, host=network)], DO.READ, host="10.0.0.1")
+
+
 def test_what_is_implied_is_allowed_and_never_denied() -> None:
     for operation in (DO.READ, DO.WRITE, DO.DELETE, DO.ALTER):
         assert is_allowed([make_acl("t", operation)], DO.DESCRIBE)

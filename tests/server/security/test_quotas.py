@@ -95,6 +95,14 @@ def test_the_most_specific_limit_counts(tmp_path: Path) -> None:
         del limits[entity]
 
 
+def test_an_empty_client_id_has_only_the_limits_of_its_user(tmp_path: Path) -> None:
+    limits = [make_entity("u", None), make_entity(None, None), make_entity("", None)]
+    made, _ = make_quotas(tmp_path, {entity: {PRODUCE: 5.0} for entity in limits})
+    assert made.limit_of(PRODUCE, make_context("u", "")) is None
+    made, _ = make_quotas(tmp_path, {**dict.fromkeys(limits, {PRODUCE: 5.0}), make_entity(None): {PRODUCE: 7.0}})
+    assert made.limit_of(PRODUCE, make_context("u", "")) == (7.0, "u", "")
+
+
 def test_a_user_shares_a_limit_between_clients_and_not_with_other_users(tmp_path: Path) -> None:
     made, _ = make_quotas(tmp_path, {make_entity(None): {PRODUCE: 100.0}})
     assert made.record_produce(make_context("u", "a"), 1000) == 0
