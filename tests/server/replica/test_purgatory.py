@@ -85,9 +85,12 @@ def test_the_limit_answers_with_what_there_is(clock: Clock) -> None:
     assert clock.purgatory.try_complete_else_watch(at_once, ["a"])
     assert at_once.happened == ["look", "answer"]
     clock.passes(999)
+    shortest = Waiting(1)
+    assert not clock.purgatory.try_complete_else_watch(shortest, ["a"])
     assert not one.is_completed
     clock.passes(1)
-    assert one.happened == ["look", "answer"] and clock.purgatory.delayed == 0
+    assert one.happened == shortest.happened == ["look", "answer"] and clock.purgatory.delayed == 0
+    assert not one.force_complete() and one.happened == ["look", "answer"], "it is answered once"
 
 
 def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
@@ -100,6 +103,22 @@ def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
     assert clock.errors == [bad.error] and good.is_completed and not bad.is_completed
     clock.passes(1_000)
     assert bad.is_completed and clock.purgatory.delayed == 0
+
+
+def test_an_answer_that_fails_at_the_limit_is_reported_and_does_not_wait_on() -> None:
+    noted: list[tuple[DelayedOperation, Exception]] = []
+
+    class Failing(Waiting):
+        def on_complete(self) -> None:
+            raise RuntimeError("broken")
+
+    clock, one = Clock(), Failing()
+    clock.purgatory = Purgatory(clock.later, lambda *failure: noted.append(failure), 10)
+    clock.purgatory.try_complete_else_watch(one, ["a"])
+    clock.passes(1_000)
+    [(failed, error)] = noted
+    assert failed is one and str(error) == "broken"
+    assert one.is_completed and clock.purgatory.delayed == 0
 
 
 def test_what_comes_in_while_a_key_is_looked_at_is_kept(clock: Clock) -> None:
@@ -119,7 +138,7 @@ def test_what_comes_in_while_a_key_is_looked_at_is_kept(clock: Clock) -> None:
 
 
 def test_a_stop_answers_all(clock: Clock) -> None:
-    waiting = [Waiting() for _ in range(5)]
+    waiting = [Waiting() for _ in range(4)]  # fewer entries than a sweep waits for
     for number, one in enumerate(waiting):
         clock.purgatory.try_complete_else_watch(one, [number, number + 1])
     clock.purgatory.complete_all()
@@ -170,6 +189,15 @@ def test_what_is_done_keeps_nothing_and_few_entries_under_keys_that_are_quiet(cl
             assert one.happened == ["look", "let go"]
         assert clock.purgatory.watched < 10 + 9
     assert clock.purgatory.delayed == 0
+
+
+def test_a_sweep_comes_with_the_last_entry_of_its_interval(clock: Clock) -> None:
+    for swept in ([2, 4, 6, 8, 0], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]):
+        for left in swept:
+            one = Large()
+            assert not clock.purgatory.try_complete_else_watch(one, range(swept[0]))
+            clock.purgatory.cancel(one)
+            assert clock.purgatory.watched == left
 
 
 def test_a_sweep_waits_until_it_pays(clock: Clock) -> None:
