@@ -390,6 +390,9 @@ def test_names_that_no_topic_has_are_not_remembered() -> None:
     resumed = sessions.resume(known.id, 1, False, [long], ())
     assert isinstance(resumed, FetchSession) and long.key in resumed.partitions and resumed.id == 0
     assert len(sessions) == 0
+    longest, longer = (SessionPartition("a" * size, 0, 0, 100) for size in (249, 250))
+    assert sessions.create({longer.key: longer}, False, False) is None
+    assert sessions.create({longest.key: longest}, False, False) is not None
 
 
 def test_what_gave_records_goes_to_the_end() -> None:
