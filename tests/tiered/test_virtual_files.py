@@ -92,7 +92,7 @@ def test_open_files_are_read_and_closed(place: Path, name: str, whole: bytes) ->
     (place / "real bytes").write_bytes(b"real bytes")
     fs = beside(place)
     number, other = fs.open(str(place / name), os.O_RDONLY), fs.open(str(place / "b"), os.O_RDONLY)
-    assert number != other
+    assert number != other and (name != "c" or 1 << 30 < number < 1 << 31), "a C int above those of a store's files"
     assert fs.pread(number, 3, 4) == whole[4:7] and fs.pread(other, 9, 0) == b"other"
     assert read_at(fs, number, 2, 3, position=1) == [whole[1:6]]
     assert read_at(fs, number, 700, 3, position=5) == [whole[5:]]
