@@ -40,8 +40,9 @@ class Missing(Content):
         raise FileNotFoundError(errno.ENOENT, "missing")
 
 
+WHOLE = b"0123456789" * 102 + b"01234"
 FILES: Mapping[str, VirtualFile] = {
-    "c": Content(b"0123456789" * 60), "b": Content(b"other", "another"), "real": Content(b"hidden"),
+    "c": Content(WHOLE), "b": Content(b"other", "another"), "real": Content(b"hidden"),
     "none": Missing(b""),
 }  # fmt: skip
 
@@ -87,7 +88,7 @@ def read_at(fs: FileSystem, number: int, *sizes: int, position: int) -> list[byt
     return [b"".join(buffers)[:got]]
 
 
-@pytest.mark.parametrize(("name", "whole"), [("c", b"0123456789" * 60), ("real bytes", b"real bytes")])
+@pytest.mark.parametrize(("name", "whole"), [("c", WHOLE), ("real bytes", b"real bytes")])
 def test_open_files_are_read_and_closed(place: Path, name: str, whole: bytes) -> None:
     (place / "real bytes").write_bytes(b"real bytes")
     fs = beside(place)
@@ -95,7 +96,7 @@ def test_open_files_are_read_and_closed(place: Path, name: str, whole: bytes) ->
     assert number != other and (name != "c" or 1 << 30 < number < 1 << 31), "a C int above those of a store's files"
     assert fs.pread(number, 3, 4) == whole[4:7] and fs.pread(other, 9, 0) == b"other"
     assert read_at(fs, number, 2, 3, position=1) == [whole[1:6]]
-    assert read_at(fs, number, 700, 3, position=5) == [whole[5:]]
+    assert read_at(fs, number, 1100, 3, position=5) == [whole[5:]]
     assert fs.fstat(number).st_size == len(whole) and fs.fstat(other).st_size == 5
     fs.advise(number, 0, 0, os.POSIX_FADV_SEQUENTIAL)
     assert fs.next_data(number, 7) == 7
@@ -129,7 +130,7 @@ def test_the_status_of_a_virtual_file(place: Path) -> None:
     fs = beside(place)
     found, path = fs.stat(str(place / "c")), place / "c"
     assert stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o444
-    assert (found.st_size, found.st_blocks, found.st_nlink) == (600, 2, 1)
+    assert (found.st_size, found.st_blocks, found.st_nlink) == (1025, 3, 1)
     assert (found.st_dev, found.st_uid, found.st_gid) == (0, 0, 0)
     assert found.st_mtime_ns == found.st_ctime_ns == found.st_atime_ns == EXACT_NS
     assert found[stat.ST_MTIME] == found[stat.ST_CTIME] == found[stat.ST_ATIME] == EXACT_NS // 10**9
