@@ -10,7 +10,7 @@ import pytest
 from kafkalog.errors import IllegalArgument, InvalidRecordState
 from kafkalog.queue.item import Item
 from kafkalog.queue.opening import check_name
-from kafkalog.queue.queue import end_finish, leases_of
+from kafkalog.queue.queue import WorkQueue, end_finish, leases_of
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW, Acquired, Lease
 from kafkalog.types import TopicPartition
 
@@ -57,6 +57,23 @@ def test_items_of_a_call_that_failed_for_some(kind: int) -> None:
     else:
         end_finish(kind, items, finished, {})
     assert all(one.is_finished for one in items) == (kind != RENEW)
+
+
+def test_a_call_without_arguments_takes_up_to_500_records_and_waits_for_none() -> None:
+    asked: list[tuple[int, float | None]] = []
+
+    class Asked:
+        """What runs a queue without records."""
+
+        def begin_acquire(self, *given: Any) -> Any:
+            asked.append(given)
+
+        def wait(self, future: Any) -> list[Acquired]:
+            return []
+
+    queue = WorkQueue("workers", "tasks", Asked())  # type: ignore[arg-type]
+    assert queue.acquire() == queue.acquire(1, None) == queue.acquire(max_records=7, timeout=0.5) == []
+    assert asked == [(500, 0), (1, None), (7, 0.5)]
 
 
 def test_names_of_queues_take_up_to_32767_bytes() -> None:
