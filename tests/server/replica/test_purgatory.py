@@ -1,14 +1,18 @@
 """Requests that wait: woken by their keys, answered once, ended by their limits."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory
+from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory, WaitingRequests
+from kafkalog.types import TopicPartition
 from tests.server.replica.partitions import Timer
+
+KEY = TopicPartition("t", 1)
 
 
 class Waiting(DelayedOperation):
@@ -214,3 +218,88 @@ def test_a_sweep_waits_until_it_pays(clock: Clock) -> None:
     assert not clock.purgatory.try_complete_else_watch(one, ["quiet"])
     clock.purgatory.cancel(one)
     assert clock.purgatory.watched == clock.purgatory.delayed == 100
+
+
+class Answering(Waiting):
+    def __init__(self, send: Callable[[str], object]) -> None:
+        super().__init__()
+        self.send = send
+
+    def on_complete(self) -> None:
+        super().on_complete()
+        self.send("answer")
+
+
+class Requests:
+    """A request of each kind that waits for one partition."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.kinds = WaitingRequests(clock.later)
+        self.purgatories = self.kinds.produce, self.kinds.fetch, self.kinds.deletion
+        self.operations: list[Waiting] = []
+        self.waits = 0
+        self.tasks = [asyncio.create_task(self.answered(one)) for one in self.purgatories]
+
+    async def answered(self, purgatory: Purgatory) -> str:
+        def delay(send: Callable[[str], object]) -> Waiting:
+            self.operations.append(Answering(send))
+            return self.operations[-1]
+
+        def on_wait() -> None:
+            self.waits += 1
+
+        return await self.kinds.answer(purgatory, delay, [KEY], on_wait)
+
+    @property
+    def delayed(self) -> list[int]:
+        return [one.delayed for one in self.purgatories]
+
+
+def with_requests(clock: Clock, body: Callable[[Requests], Awaitable[None]]) -> None:
+    async def run() -> None:
+        requests = Requests(clock)
+        await asyncio.sleep(0)
+        assert (requests.waits, requests.delayed) == (3, [1, 1, 1])
+        await body(requests)
+        assert requests.delayed == [0, 0, 0] and clock.pending == 0
+
+    asyncio.run(run())
+
+
+def test_a_partition_wakes_the_requests_of_each_kind(clock: Clock) -> None:
+    async def body(requests: Requests) -> None:
+        for number, task in enumerate(requests.tasks):
+            requests.kinds.wake(TopicPartition("t", 2))
+            requests.operations[number].ready = True
+            requests.kinds.wake(KEY)
+            assert await task == "answer"
+            assert requests.delayed == [0] * (number + 1) + [1] * (2 - number)
+            assert [one.happened.count("look") for one in requests.operations[number:]] == [number + 2] * (3 - number)
+
+    with_requests(clock, body)
+
+
+def test_a_stop_answers_the_requests_of_each_kind(clock: Clock) -> None:
+    async def body(requests: Requests) -> None:
+        requests.kinds.stop()
+        assert await asyncio.gather(*requests.tasks) == ["answer"] * 3
+
+    with_requests(clock, body)
+
+
+def test_a_request_that_is_cancelled_is_dropped_and_a_failed_one_logged(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(requests: Requests) -> None:
+        for one in requests.operations:
+            one.error = ValueError("broken")
+        requests.kinds.wake(KEY)
+        for task in requests.tasks:
+            task.cancel()
+        await asyncio.wait(requests.tasks)
+        assert not any("answer" in one.happened for one in requests.operations)
+
+    with_requests(clock, body)
+    assert [(one.getMessage(), str(one.exc_info[1])) for one in caplog.records if one.exc_info] == [
+        ("Answering failed", "broken")
+    ] * 3
