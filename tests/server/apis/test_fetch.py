@@ -373,6 +373,21 @@ def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
     assert FetchSessions(0, now).create(session_partitions(1), False, False) is None
 
 
+def test_a_session_keeps_its_slot_for_two_minutes_after_its_last_use() -> None:
+    now = Now()
+    sessions = FetchSessions(1, now, seed=1)
+    session = create_session(sessions, 1)
+    now.ms = 5_000
+    assert session is not None and sessions.resume(session.id, 1, False, [], ()) is session
+    now.ms = EVICTION_MS
+    assert create_session(sessions, 1, 2) is None, "a larger one gets its slot a ms later"
+    now.ms = 5_000 + EVICTION_MS
+    assert create_session(sessions, 1) is None
+    now.ms += 1
+    assert create_session(sessions, 1) is not None and sessions.get(session.id) is None
+    assert EVICTION_MS == 120_000
+
+
 def test_partitions_of_all_sessions_are_bounded() -> None:
     sessions = FetchSessions(10, Now(), most_partitions=5, seed=1)
     first = create_session(sessions, 1, 2, 3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory, WaitingRequests
 from kafkalog.types import TopicPartition
-from tests.server.replica.partitions import Timer
+from tests.server.replica.partitions import Timer, settle
 
 KEY = TopicPartition("t", 1)
 
@@ -272,7 +272,8 @@ def test_a_partition_wakes_the_requests_of_each_kind(clock: Clock) -> None:
             requests.kinds.wake(TopicPartition("t", 2))
             requests.operations[number].ready = True
             requests.kinds.wake(KEY)
-            assert await task == "answer"
+            await settle()
+            assert task.done() and task.result() == "answer"
             assert requests.delayed == [0] * (number + 1) + [1] * (2 - number)
             assert [one.happened.count("look") for one in requests.operations[number:]] == [number + 2] * (3 - number)
 
@@ -282,7 +283,8 @@ def test_a_partition_wakes_the_requests_of_each_kind(clock: Clock) -> None:
 def test_a_stop_answers_the_requests_of_each_kind(clock: Clock) -> None:
     async def body(requests: Requests) -> None:
         requests.kinds.stop()
-        assert await asyncio.gather(*requests.tasks) == ["answer"] * 3
+        await settle()
+        assert [task.done() and task.result() for task in requests.tasks] == ["answer"] * 3
 
     with_requests(clock, body)
 
