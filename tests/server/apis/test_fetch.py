@@ -392,7 +392,8 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     sessions = FetchSessions(10, Now(), most_partitions=5, seed=1)
     first = create_session(sessions, 1, 2, 3)
     assert first is not None and create_session(sessions, 1, 2, 3) is None and sessions.partitions == 3
-    resumed = sessions.resume(first.id, 1, False, list(session_partitions(4, 5, 6).values()), ())
+    assert sessions.resume(first.id, 1, False, list(session_partitions(4, 5).values()), ()) is first and first.id
+    resumed = sessions.resume(first.id, 2, False, list(session_partitions(6).values()), ())
     assert isinstance(resumed, FetchSession) and len(resumed.partitions) == 6
     assert resumed.id == 0 and len(sessions) == 0  # answered whole, and remembered no more
 
