@@ -19,6 +19,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.sharing.links import SHARE_ACKNOWLEDGE, SHARE_FETCH, SHARE_GROUP_HEARTBEAT, SharedTopic
 from kafkalog.sharing.member import Member
 from tests.raw_batches import batch
+from tests.server.looping import pass_time
 
 TOPIC, OTHER = UUID(int=7), UUID(int=8)
 
@@ -37,6 +38,7 @@ class Node:
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster, self.node_id, self.peer = cluster, node_id, f"node {node_id}"
         self.rows: list[list[Any] | KafkalogError] = []
+        self.gate: asyncio.Event | None = None  # fetches wait for it
         self.lost: set[int] = set()  # offsets that are no longer the member's
 
     def version_of(self, api_key: int) -> int:
@@ -45,6 +47,9 @@ class Node:
     async def request(self, api_key: int, tree: Mapping[str, Any], timeout_ms: int | None = None) -> Any:
         if api_key == SHARE_FETCH:
             self.cluster.asked.append(("fetch", self.node_id, tree["max_records"]))
+            self.cluster.waits_ms.append(tree["max_wait"])
+            if self.gate is not None:
+                await self.gate.wait()
             rows = self.rows.pop(0) if self.rows else []
             if isinstance(rows, KafkalogError):
                 raise rows
@@ -73,6 +78,7 @@ class Cluster:
         self.nodes = {number: Node(self, number) for number in (1, 2)}
         self.asked: list[tuple[str, int, Any]] = []
         self.acknowledged: list[tuple[int, int, int, list[tuple[int, int]]]] = []
+        self.waits_ms: list[int] = []  # of fetches
         self.leaders: tuple[int, ...] = (1, 2, 1)
         self.beats: list[tuple[int, Any]] = []
         self.answers: list[dict[str, Any]] = []  # of heartbeats; else each is accepted
@@ -100,12 +106,14 @@ def assigned(*numbers: int, topic: UUID = TOPIC) -> dict[str, Any]:
     return {"assignment": SimpleNamespace(topic_partitions=[row])}
 
 
-def with_member(body: Callable[[Member, Cluster], Awaitable[None]], **how: Any) -> None:
+def with_member(body: Callable[[Member, Cluster], Awaitable[None]], *, takes_all: bool = True, **how: Any) -> None:
     """Call `body` with a member that has found its topic."""
+    if takes_all:
+        how |= {"takes_all": True}
 
     async def run() -> None:
         cluster = Cluster()
-        member = Member(cluster, "workers", "tasks", **{"takes_all": True, "slice_s": 0.0} | how)  # type: ignore[arg-type]
+        member = Member(cluster, "workers", "tasks", **{"slice_s": 0.0} | how)  # type: ignore[arg-type]
         await member.find()
         cluster.asked.clear()
         await body(member, cluster)
@@ -308,5 +316,81 @@ def test_an_error_of_a_node_is_raised_at_the_end_of_the_time() -> None:
         await member.find()
         with pytest.raises(PeerUnreachable, match="no partition of topic tasks has a leader now"):
             await member.acquire(1, 0)
+
+    with_member(body)
+
+
+def test_a_fetch_waits_for_its_share_of_the_time() -> None:
+    async def body(member: Member, cluster: Cluster) -> None:
+        for timeout_s, waits in ((0, 0), (60, 100), (None, 100)):
+            cluster.waits_ms.clear()
+            cluster.nodes[1].rows, cluster.nodes[2].rows = [[]], [[], [row(1, batch(0, [b"a"]), (0, 0))]]
+            assert len(await member.acquire(1, timeout_s)) == (timeout_s != 0)
+            assert set(cluster.waits_ms) == {waits}, "two nodes share 0.2 s"
+
+    with_member(body, slice_s=0.2)
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_heartbeat_that_fails_is_sent_again_unless_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(member: Member, cluster: Cluster) -> None:
+        await member.join()
+        failures = (ErrorCode.NOT_COORDINATOR, "elsewhere"), (ErrorCode.GROUP_AUTHORIZATION_FAILED, "not you")
+        for sent, (code, message) in enumerate(failures, 2):
+            assert await member.acquire(1, 0) == []
+            cluster.answers = [{"error_code": int(code), "error_message": message}]
+            pass_time(10)
+            await turns()
+            assert len(cluster.beats) == sent
+            [logged] = caplog.messages
+            assert logged.startswith("queue workers of topic tasks: no heartbeat: queue workers: ")
+            assert message in logged
+            caplog.clear()
+        with pytest.raises(KafkalogError, match="not you"):
+            await member.acquire(1, 0)
+        pass_time(10)
+        await turns()
+        assert len(cluster.beats) == 3
+
+    with_member(body)
+
+
+def test_who_leaves_waits_for_a_fetch_without_a_caller() -> None:
+    async def body(member: Member, cluster: Cluster) -> None:
+        gate = asyncio.Event()
+        for node in cluster.nodes.values():
+            node.gate = gate
+        acquiring = asyncio.create_task(member.acquire(1, None))
+        await turns()
+        acquiring.cancel()
+        await asyncio.wait([acquiring])
+        leaving = asyncio.create_task(member.leave())
+        await turns()
+        assert not leaving.done() and [kind for kind, _, _ in cluster.asked] == ["fetch"]
+        gate.set()
+        await leaving
+        assert member._tasks == set()
+        assert [kind for kind, _, _ in cluster.asked] == ["fetch", "close"], "the other node is not asked any more"
+
+    with_member(body)
+
+
+def test_what_comes_for_a_caller_who_has_gone_is_released() -> None:
+    async def body(member: Member, cluster: Cluster) -> None:
+        gate = cluster.nodes[2].gate = asyncio.Event()
+        cluster.nodes[2].rows = [[row(1, batch(0, [b"a", b"b"]), (0, 1))]]
+        acquiring = asyncio.create_task(member.acquire(1, None))
+        await turns()
+        acquiring.cancel()
+        await asyncio.wait([acquiring])
+        gate.set()
+        await turns()
+        assert acquiring.cancelled() and member._tasks == set()
+        assert cluster.acknowledged == [(2, RELEASE, 1, [(0, 1)])]
+        assert await member.acquire(5, 0) == []
 
     with_member(body)
