@@ -394,3 +394,29 @@ def test_what_comes_for_a_caller_who_has_gone_is_released() -> None:
         assert await member.acquire(5, 0) == []
 
     with_member(body)
+
+
+def test_who_takes_all_waits_for_no_assignment_and_others_do() -> None:
+    async def all_of_them(member: Member, cluster: Cluster) -> None:
+        cluster.nodes[2].rows = [[row(1, batch(0, [b"a"]), (0, 0))]]
+        acquiring = asyncio.create_task(member.acquire(1, None))
+        await turns()
+        assert acquiring.done() and places(acquiring.result()) == [(1, 0)]
+        await member.give_back(acquiring.result())
+        assert cluster.acknowledged == [(2, RELEASE, 1, [(0, 0)])]
+
+    async def others(member: Member, cluster: Cluster) -> None:
+        cluster.answers = [assigned(1), assigned()]
+        for _ in range(2):
+            await member.beat()
+        cluster.nodes[2].rows = [[row(1, batch(0, [b"a"]), (0, 0))]]
+        acquiring = asyncio.create_task(member.acquire(1, None))
+        await turns()
+        assert not acquiring.done() and cluster.asked == []
+        cluster.answers = [assigned(1)]
+        await member.beat()
+        await turns()
+        assert acquiring.done() and places(acquiring.result()) == [(1, 0)]
+
+    with_member(all_of_them, slice_s=1000.0)
+    with_member(others, takes_all=False, slice_s=1000.0)
