@@ -175,13 +175,13 @@ class KeyPair:
         path.write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return path
 
-    def wrapped(self, data_key: bytes) -> bytes:
-        """Return the data key, padded (RFC 8017, 7.1.1) and encrypted."""
+    def wrapped(self, data_key: bytes, *, first: bytes = b"\0", label: bytes = b"", mark: bytes = b"\1") -> bytes:
+        """Return the data key, padded (RFC 8017, 7.1.1) and encrypted; the defaults are those of sound padding."""
         public = self._key.public_key().public_numbers()
         size, seed = (public.n.bit_length() + 7) // 8, os.urandom(64)
-        block = sha3_512(b"").digest() + bytes(size - len(data_key) - 130) + b"\1" + data_key
+        block = sha3_512(label).digest() + bytes(size - len(data_key) - 130) + mark + data_key
         masked = bytes(a ^ b for a, b in zip(block, _mask(seed, len(block)), strict=True))
-        padded = b"\0" + bytes(a ^ b for a, b in zip(seed, _mask(masked, 64), strict=True)) + masked
+        padded = first + bytes(a ^ b for a, b in zip(seed, _mask(masked, 64), strict=True)) + masked
         return pow(int.from_bytes(padded, "big"), public.e, public.n).to_bytes(size, "big")
 
 

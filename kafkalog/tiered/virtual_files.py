@@ -24,7 +24,7 @@ _FIRST_NUMBER: Final = 3 << 29  # of open virtual files; above those of a Remote
 class VirtualFileSystem(FileSystem):
     """The file system `base` with additional files, which `virtual_files` gives for a directory. Threads: safe.
 
-    A file of `base` takes precedence over a virtual one of the same name.
+    A listing has a name once, as the file of `base`; an open and a status look at the virtual files first.
     """
 
     def __init__(self, base: FileSystem) -> None:

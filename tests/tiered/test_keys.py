@@ -74,6 +74,15 @@ def test_a_changed_data_key_is_refused(at: int) -> None:
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", b"\0" + base64.b64decode(WRAPPED), b"aad"))
 
 
+def test_each_part_of_the_padding_is_checked(tmp_path: Path) -> None:
+    pair, data_key = KeyPair("k"), bytes(range(1, 33))
+    ring = KeyRing({"k": str(pair.write(tmp_path / "key.pem"))})
+    ring.decryption(Encryption("k", pair.wrapped(data_key), b"aad"))
+    for changed in ({"first": b"\1"}, {"label": b"other"}, {"mark": b"\2"}):
+        with pytest.raises(ValueError, match="does not open"):
+            ring.decryption(Encryption("k", pair.wrapped(data_key, **changed), b"aad"))
+
+
 @pytest.mark.parametrize("size", [31, 33])
 def test_a_data_key_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
     pair = KeyPair("k")

@@ -118,8 +118,8 @@ def _read(log: Walkable, first: int, last: int) -> tuple[_Copies, int]:
     CorruptRecord, StorageError, OffsetOutOfRange.
     """
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
-    size = 0
-    for one in data_records(log, max(first, log.log_start_offset), last + 1):
+    size, first = 0, max(first, log.log_start_offset)
+    for one in data_records(log, first, last + 1):
         if not first <= one.offset <= last:
             continue
         if found and size > _MOST_BYTES:

@@ -373,11 +373,27 @@ def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
     assert FetchSessions(0, now).create(session_partitions(1), False, False) is None
 
 
+def test_a_session_keeps_its_slot_for_two_minutes_after_its_last_use() -> None:
+    now = Now()
+    sessions = FetchSessions(1, now, seed=1)
+    session = create_session(sessions, 1)
+    now.ms = 5_000
+    assert session is not None and sessions.resume(session.id, 1, False, [], ()) is session
+    now.ms = EVICTION_MS
+    assert create_session(sessions, 1, 2) is None, "a larger one gets its slot a ms later"
+    now.ms = 5_000 + EVICTION_MS
+    assert create_session(sessions, 1) is None
+    now.ms += 1
+    assert create_session(sessions, 1) is not None and sessions.get(session.id) is None
+    assert EVICTION_MS == 120_000
+
+
 def test_partitions_of_all_sessions_are_bounded() -> None:
     sessions = FetchSessions(10, Now(), most_partitions=5, seed=1)
     first = create_session(sessions, 1, 2, 3)
     assert first is not None and create_session(sessions, 1, 2, 3) is None and sessions.partitions == 3
-    resumed = sessions.resume(first.id, 1, False, list(session_partitions(4, 5, 6).values()), ())
+    assert sessions.resume(first.id, 1, False, list(session_partitions(4, 5).values()), ()) is first and first.id
+    resumed = sessions.resume(first.id, 2, False, list(session_partitions(6).values()), ())
     assert isinstance(resumed, FetchSession) and len(resumed.partitions) == 6
     assert resumed.id == 0 and len(sessions) == 0  # answered whole, and remembered no more
 
@@ -390,6 +406,9 @@ def test_names_that_no_topic_has_are_not_remembered() -> None:
     resumed = sessions.resume(known.id, 1, False, [long], ())
     assert isinstance(resumed, FetchSession) and long.key in resumed.partitions and resumed.id == 0
     assert len(sessions) == 0
+    longest, longer = (SessionPartition("a" * size, 0, 0, 100) for size in (249, 250))
+    assert sessions.create({longer.key: longer}, False, False) is None
+    assert sessions.create({longest.key: longest}, False, False) is not None
 
 
 def test_what_gave_records_goes_to_the_end() -> None:

@@ -96,3 +96,45 @@ def test_a_cut_that_fails_keeps_no_other_plan_from_its_log(tmp_path: Path) -> No
         assert (second.error, second.position.end_offset) == (None, 6)
 
     with_followers(tmp_path, body, fs)
+
+
+def test_each_cut_says_why_it_failed(tmp_path: Path) -> None:
+    fs = FaultFS()
+
+    async def body(replicas: Replicas) -> None:
+        rule = fs.fail("ftruncate", path="t-0/00000000000000000000.log")
+        first, second = done(replicas, first=TruncateTo(0), second=TruncateTo(0))
+        assert rule.fired and isinstance(first.error, StorageError) and "cannot truncate" in str(first.error)
+        assert isinstance(second.error, StorageError) and "after an earlier failure" in str(second.error)
+        assert second.position.end_offset == 5, "its disk is offline by then"
+
+    with_followers(tmp_path, body, fs)
+
+
+def test_an_answer_without_records_moves_the_high_watermark_and_the_log_start(tmp_path: Path) -> None:
+    async def body(replicas: Replicas) -> None:
+        log = replicas.find(T0).log
+        log.update_high_watermark(0)
+        for records, mark, start, expected in (
+            (None, 2, 1, (2, 1)), (memoryview(b""), 4, 3, (4, 3)), (None, -1, -1, (4, 3)), (None, 9, 9, (5, 5)),
+        ):  # fmt: skip
+            (one,) = done(replicas, first=AppendRecords(records, mark, start))
+            assert one.error is None and (log.high_watermark, log.log_start_offset) == expected
+            assert (one.position.end_offset, one.position.start_offset) == (5, expected[1])
+
+    with_followers(tmp_path, body, FaultFS())
+
+
+@pytest.mark.parametrize("epoch", [3, 4, 6])
+def test_an_epoch_without_a_record_goes_if_the_next_record_has_another(tmp_path: Path, epoch: int) -> None:
+    async def body(replicas: Replicas) -> None:
+        log = replicas.find(T0).log
+        log.begin_epoch(4)
+        assert list(log.leader_epochs) == [(0, 0), (4, 5)]
+        for offset in (5, 6):
+            records = batch(offset, [(0, b"k", b"v")], epoch=epoch)
+            (one,) = done(replicas, first=AppendRecords(memoryview(records), -1, -1))
+            assert (one.error, one.position.end_offset) == (None, offset + 1)
+            assert list(log.leader_epochs) == [(0, 0), (epoch, 5)]
+
+    with_followers(tmp_path, body, FaultFS())

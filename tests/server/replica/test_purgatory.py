@@ -1,14 +1,18 @@
 """Requests that wait: woken by their keys, answered once, ended by their limits."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory
-from tests.server.replica.partitions import Timer
+from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory, WaitingRequests
+from kafkalog.types import TopicPartition
+from tests.server.replica.partitions import Timer, settle
+
+KEY = TopicPartition("t", 1)
 
 
 class Waiting(DelayedOperation):
@@ -85,9 +89,12 @@ def test_the_limit_answers_with_what_there_is(clock: Clock) -> None:
     assert clock.purgatory.try_complete_else_watch(at_once, ["a"])
     assert at_once.happened == ["look", "answer"]
     clock.passes(999)
+    shortest = Waiting(1)
+    assert not clock.purgatory.try_complete_else_watch(shortest, ["a"])
     assert not one.is_completed
     clock.passes(1)
-    assert one.happened == ["look", "answer"] and clock.purgatory.delayed == 0
+    assert one.happened == shortest.happened == ["look", "answer"] and clock.purgatory.delayed == 0
+    assert not one.force_complete() and one.happened == ["look", "answer"], "it is answered once"
 
 
 def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
@@ -100,6 +107,22 @@ def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
     assert clock.errors == [bad.error] and good.is_completed and not bad.is_completed
     clock.passes(1_000)
     assert bad.is_completed and clock.purgatory.delayed == 0
+
+
+def test_an_answer_that_fails_at_the_limit_is_reported_and_does_not_wait_on() -> None:
+    noted: list[tuple[DelayedOperation, Exception]] = []
+
+    class Failing(Waiting):
+        def on_complete(self) -> None:
+            raise RuntimeError("broken")
+
+    clock, one = Clock(), Failing()
+    clock.purgatory = Purgatory(clock.later, lambda *failure: noted.append(failure), 10)
+    clock.purgatory.try_complete_else_watch(one, ["a"])
+    clock.passes(1_000)
+    [(failed, error)] = noted
+    assert failed is one and str(error) == "broken"
+    assert one.is_completed and clock.purgatory.delayed == 0
 
 
 def test_what_comes_in_while_a_key_is_looked_at_is_kept(clock: Clock) -> None:
@@ -119,7 +142,7 @@ def test_what_comes_in_while_a_key_is_looked_at_is_kept(clock: Clock) -> None:
 
 
 def test_a_stop_answers_all(clock: Clock) -> None:
-    waiting = [Waiting() for _ in range(5)]
+    waiting = [Waiting() for _ in range(4)]  # fewer entries than a sweep waits for
     for number, one in enumerate(waiting):
         clock.purgatory.try_complete_else_watch(one, [number, number + 1])
     clock.purgatory.complete_all()
@@ -172,6 +195,15 @@ def test_what_is_done_keeps_nothing_and_few_entries_under_keys_that_are_quiet(cl
     assert clock.purgatory.delayed == 0
 
 
+def test_a_sweep_comes_with_the_last_entry_of_its_interval(clock: Clock) -> None:
+    for swept in ([2, 4, 6, 8, 0], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]):
+        for left in swept:
+            one = Large()
+            assert not clock.purgatory.try_complete_else_watch(one, range(swept[0]))
+            clock.purgatory.cancel(one)
+            assert clock.purgatory.watched == left
+
+
 def test_a_sweep_waits_until_it_pays(clock: Clock) -> None:
     """As many entries as wait may be stale: else each answer would look at all that wait."""
     rest = [Large() for _ in range(100)]
@@ -186,3 +218,90 @@ def test_a_sweep_waits_until_it_pays(clock: Clock) -> None:
     assert not clock.purgatory.try_complete_else_watch(one, ["quiet"])
     clock.purgatory.cancel(one)
     assert clock.purgatory.watched == clock.purgatory.delayed == 100
+
+
+class Answering(Waiting):
+    def __init__(self, send: Callable[[str], object]) -> None:
+        super().__init__()
+        self.send = send
+
+    def on_complete(self) -> None:
+        super().on_complete()
+        self.send("answer")
+
+
+class Requests:
+    """A request of each kind that waits for one partition."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.kinds = WaitingRequests(clock.later)
+        self.purgatories = self.kinds.produce, self.kinds.fetch, self.kinds.deletion
+        self.operations: list[Waiting] = []
+        self.waits = 0
+        self.tasks = [asyncio.create_task(self.answered(one)) for one in self.purgatories]
+
+    async def answered(self, purgatory: Purgatory) -> str:
+        def delay(send: Callable[[str], object]) -> Waiting:
+            self.operations.append(Answering(send))
+            return self.operations[-1]
+
+        def on_wait() -> None:
+            self.waits += 1
+
+        return await self.kinds.answer(purgatory, delay, [KEY], on_wait)
+
+    @property
+    def delayed(self) -> list[int]:
+        return [one.delayed for one in self.purgatories]
+
+
+def with_requests(clock: Clock, body: Callable[[Requests], Awaitable[None]]) -> None:
+    async def run() -> None:
+        requests = Requests(clock)
+        await asyncio.sleep(0)
+        assert (requests.waits, requests.delayed) == (3, [1, 1, 1])
+        await body(requests)
+        assert requests.delayed == [0, 0, 0] and clock.pending == 0
+
+    asyncio.run(run())
+
+
+def test_a_partition_wakes_the_requests_of_each_kind(clock: Clock) -> None:
+    async def body(requests: Requests) -> None:
+        for number, task in enumerate(requests.tasks):
+            requests.kinds.wake(TopicPartition("t", 2))
+            requests.operations[number].ready = True
+            requests.kinds.wake(KEY)
+            await settle()
+            assert task.done() and task.result() == "answer"
+            assert requests.delayed == [0] * (number + 1) + [1] * (2 - number)
+            assert [one.happened.count("look") for one in requests.operations[number:]] == [number + 2] * (3 - number)
+
+    with_requests(clock, body)
+
+
+def test_a_stop_answers_the_requests_of_each_kind(clock: Clock) -> None:
+    async def body(requests: Requests) -> None:
+        requests.kinds.stop()
+        await settle()
+        assert [task.done() and task.result() for task in requests.tasks] == ["answer"] * 3
+
+    with_requests(clock, body)
+
+
+def test_a_request_that_is_cancelled_is_dropped_and_a_failed_one_logged(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(requests: Requests) -> None:
+        for one in requests.operations:
+            one.error = ValueError("broken")
+        requests.kinds.wake(KEY)
+        for task in requests.tasks:
+            task.cancel()
+        await asyncio.wait(requests.tasks)
+        assert not any("answer" in one.happened for one in requests.operations)
+
+    with_requests(clock, body)
+    assert [(one.getMessage(), str(one.exc_info[1])) for one in caplog.records if one.exc_info] == [
+        ("Answering failed", "broken")
+    ] * 3

@@ -12,7 +12,8 @@ from typing import Any, Final
 import pytest
 
 import kafkalog
-from kafkalog.errors import NotEnoughReplicas
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog.errors import InvalidTopic, NotEnoughReplicas
 from kafkalog.server.share import dead_letters
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
@@ -102,6 +103,35 @@ async def test_records_are_copied_in_parts_if_the_group_says_so(
 
 
 @in_loop
+async def test_copies_are_those_of_the_range_as_far_as_memory_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        whole = [(None if n == 4 else b"%d" % n * 100, None if n == 5 else b"%d" % n * 200) for n in range(8)]
+        await node.topics.create("kept", 1)
+        log = node.replicas.partition("kept", 0).log
+        for rows in (whole[:4], whole[4:]):
+            node.replicas.append_now(TopicPartition("kept", 0), encode_batch(rows, timestamp=0), "client")
+
+        def read(first: int, last: int) -> tuple[list[int], int]:
+            found, end = dead_letters._read(log, first, last)
+            assert all(found[offset] == whole[offset] for offset in found)
+            return list(found), end
+
+        assert read(1, 6) == ([1, 2, 3, 4, 5, 6], 6)
+        assert read(7, 7) == ([7], 7)
+        for limit, expected in ((900, [0, 1, 2, 3]), (899, [0, 1, 2]), (0, [0])):
+            monkeypatch.setattr(dead_letters, "_MOST_BYTES", limit)
+            assert read(0, 7) == (expected, expected[-1])
+        monkeypatch.setattr(dead_letters, "_MOST_BYTES", 599)
+        assert read(4, 7) == ([4, 5, 6], 6), "200 and 100 bytes of those without key or value"
+        monkeypatch.setattr(dead_letters, "_MOST_BYTES", 1 << 20)
+        await node.replicas.delete_records(TopicPartition("kept", 0), 2)
+        assert read(0, 3) == ([2, 3], 3), "nothing of what was deleted, also in a batch that is there"
+        assert read(0, 1) == ([], 1)
+
+
+@in_loop
 async def test_a_record_that_is_too_large_for_a_letter_is_not_copied_and_others_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,27 +204,39 @@ def test_records_are_archived_without_a_letter_that_cannot_be_written(
     assert "offsets 0 to 1" in line and message in line
 
 
+TOO_FEW: Final = NotEnoughReplicas("one of two")
+
+
+@pytest.mark.parametrize(
+    ("errors", "tries", "is_written"),
+    [([TOO_FEW] * 4, 5, True), ([TOO_FEW] * 5, 5, False), ([InvalidTopic("no retry helps")], 1, False)],
+)
 @in_loop
 async def test_a_letter_is_written_once_its_partition_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    errors: list[Exception], tries: int, is_written: bool,
+) -> None:  # fmt: skip
     monkeypatch.setattr(dead_letters, "BACKOFF_S", 0.0)
     async with node_for(tmp_path, **SMALL) as node:
         await node.topics.create(LETTERS, 1, ENABLED)
         member = await with_letters(node)
         await produce(node, 1)
         assert await member.acquired() == [(0, 0, 1)]
-        append, refusals = node.replicas.append_now, [NotEnoughReplicas("one of two")] * 4
+        append, refusals, tried = node.replicas.append_now, list(errors), []
 
         def append_now(place: TopicPartition, *more: Any, **named: Any) -> Any:
-            if place.topic == LETTERS and refusals:
-                raise refusals.pop()
+            if place.topic == LETTERS:
+                tried.append(place)
+                if refusals:
+                    raise refusals.pop()
             return append(place, *more, **named)
 
         node.replicas.append_now = append_now
         assert await member.complete((0, 0, REJECT)) == 0
         await until_archived(node, 0)
-    assert letters(tmp_path) == [(0, "1", REJECTED)]
+    assert len(tried) == tries
+    assert letters(tmp_path) == ([(0, "1", REJECTED)] if is_written else [])
+    assert any("no dead letters" in text for text in caplog.messages) != is_written
 
 
 @in_loop
