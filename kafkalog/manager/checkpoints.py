@@ -41,7 +41,8 @@ _MOST_WRITTEN: Final = 8
 
 def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> int:
     """Return the partition's offset in a checkpoint file; 0 if it has none. CorruptCheckpoint, StorageError."""
-    return OffsetCheckpoint(os.path.join(directory, file), fs=fs).read().get(topic_partition, 0)
+    with _write_lock:
+        return _read_locked(OffsetCheckpoint(os.path.join(directory, file), fs=fs)).get(topic_partition, 0)
 
 
 def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
