@@ -76,7 +76,8 @@ def test_derives_from_the_fitting_builtin(name: str, builtin: type[Exception]) -
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_says_what_where_and_what_to_do(kind: type[KafkalogError]) -> None:
+def test_says_what_where_and_what_to_do(kind: type[KafkalogError], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.abiflags", "")  # without the GIL MissingPackage says more
     error = kind("it broke.", path="/d/t-0/00.log", offset=7, position=120, hint="mend it")
     assert str(error) == "it broke (file /d/t-0/00.log, offset 7, position 120). Hint: mend it"
     assert str(kind("it broke", position=0)).startswith("it broke (position 0)")

@@ -379,9 +379,9 @@ def _run_all(steps: Iterable[Callable[[], object]]) -> None:
 
 
 def _retire(handle: Log) -> None:
-    opened = handle._opened
-    if handle._keys is not None:
-        handle._keys.release()
+    opened, keys = handle._opened, handle._keys  # another thread may close the handle
+    if keys is not None:
+        keys.release()
     if isinstance(opened, StoreLog):
         opened.retire()
 

@@ -131,7 +131,8 @@ class Parts:
         reader.state = state
 
     def _record_at_end(self, offset: int) -> Record | None:
-        return record_at_offset(self._parts[-1].segment, offset, self._source)
+        parts = self._parts  # no lock is held: another thread may just have forgotten them
+        return record_at_offset(parts[-1].segment, offset, self._source) if parts else None
 
     def _distrust_reader(self) -> None:
         """Let the reader answer nothing: the map is about to change, or the parts."""

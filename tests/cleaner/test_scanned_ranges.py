@@ -243,7 +243,7 @@ def test_no_record_goes_since_an_index_led_the_map_past_it(tmp_path: Path, numbe
         for n in range(found + 1):  # entries rise: those before it go further down
             file.seek(8 * n)
             file.write(struct.pack(">i", n - found + 1 - 20 * number))
-    INDEXES.close_some(1000)  # it is read from the file again
+    INDEXES.close_some(len(INDEXES))  # it is read from the file again
     assert log.segments[number].offset_index.lookup(2).position == entries[found].position
     clean_log(log, 2)
     assert [offset for _, offset in keys_and_offsets(log)] == list(range(40))

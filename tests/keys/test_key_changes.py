@@ -141,6 +141,21 @@ def test_a_segment_that_is_deleted_meanwhile(path: Path, monkeypatch: pytest.Mon
             hidden.rename(file)
 
 
+def test_indexes_that_are_built_while_a_record_of_the_logs_end_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kafkalog.open(path, "a") as log:
+        log.append([(b"k", b"1")])
+        log.roll()
+        log.append([(b"k", b"2")])
+        once_before(monkeypatch, Parts, "_record_at_end", log, log.build_key_index)
+        assert log.get(b"m") is None  # from here on the compiled reader answers
+        record = log.get(b"k")
+        assert record is not None
+        assert record.value == b"2"
+        assert log.key_index()
+
+
 def test_a_truncation_or_deletion_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with kafkalog.open(path, "a") as log:
         for look_up in (lambda: log.get(b"k"), lambda: log.get_many([b"k"])[0], lambda: next(log.history(b"k"), None)):

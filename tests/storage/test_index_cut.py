@@ -86,9 +86,9 @@ def test_an_index_cut_after_it_was_dropped_is_an_error(tmp_path: Path, length: i
     segment = a_log.segments[1]
     sound = pairs(segment.offset_index)
     assert len(sound) > 1
-    INDEXES.close_some(1000)
+    INDEXES.close_some(len(INDEXES))
     path = Path(segment.offset_index.path)
-    INDEXES.close_some(1000)
+    INDEXES.close_some(len(INDEXES))
     whole = path.read_bytes()
     path.write_bytes(whole[:length])
     with pytest.raises(CorruptIndex, match=f"was {len(whole)} bytes long and is now ") as caught:

@@ -128,8 +128,8 @@ def test_an_index_that_was_dropped_is_synced_all_the_same(tmp_path: Path) -> Non
     a_log = log(tmp_path, fs=fs, **SETTINGS)
     append_batches(a_log, times=7)
     assert len(a_log.segments) == 2
-    INDEXES.close_some(1000)
-    DESCRIPTORS.close_some(1000)
+    INDEXES.close_some(len(INDEXES))
+    DESCRIPTORS.close_some(len(DESCRIPTORS))
     fs.calls.clear()
     a_log.flush()
     synced = [os.path.basename(call.path) for call in fs.named("fdatasync")]
