@@ -2,16 +2,22 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
-from tests.command_server import IS_POSSIBLE, CommandServer
+from kafkalog.testing import hosting
+from tests.command_server import IS_POSSIBLE, CommandServer, Forked
 
 ROOT = Path(__file__).parent.parent
 MODULE = "kafkalog.cli.main"
 LINE = [sys.executable, "-m", MODULE]
+ALONE = hosting.start_inside
+"""How `kafkalog.testing` starts its processes outside of these tests."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -38,6 +44,25 @@ def run(
             return done
     line = [sys.executable, *([] if program[0].endswith(".py") else ["-m"]), *program]
     return subprocess.run(line, input=stdin, capture_output=True, cwd=cwd, env=environ, timeout=timeout_s)
+
+
+def start_inside(module: str, control: socket.socket, log: BinaryIO) -> "Forked | subprocess.Popen[bytes]":
+    """Start a process of `kafkalog.testing` as `hosting.start_inside` does, in a fork where that can be."""
+    program = ["-c", hosting._CHILD.format(module), str(hosting.ROOT), "3"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    imports = f"kafkalog.testing.inside.{module}", "uvloop"
+    return begun(program, log, os.getcwd(), environ, imports, control.fileno()) or ALONE(module, control, log)
+
+
+def begun(
+    program: list[str], log: BinaryIO, cwd: str | Path, environ: Mapping[str, str], imports: Sequence[str], *more: int
+) -> Forked | None:
+    """Return a program that runs in a fork, its outputs in one file; None where a fork cannot run it."""
+    if not IS_POSSIBLE:
+        return None
+    with open(os.devnull, "rb") as nothing:
+        files = [nothing.fileno(), log.fileno(), log.fileno(), *more]
+        return server().start(program, files, str(cwd), environ, imports=imports)
 
 
 @cache

@@ -186,6 +186,24 @@ def _ctrl_c_is_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _servers_are_forked() -> Iterator[None]:
+    """The processes of `kafkalog.testing` are forks, as commands are: each would import for a quarter of a second."""
+    from tests import commands
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands.hosting, "start_inside", commands.start_inside)
+        yield
+
+
+@pytest.fixture
+def unforked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of `kafkalog.testing` start as they do for its users, as children of the one that runs tests."""
+    from tests import commands
+
+    monkeypatch.setattr(commands.hosting, "start_inside", commands.ALONE)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _own_cursors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test touches the positions that the user who runs it keeps."""
     with pytest.MonkeyPatch.context() as patch:

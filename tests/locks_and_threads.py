@@ -43,7 +43,9 @@ def find_created(requested: frozenset[str]) -> dict[tuple[str, int], str]:
     found: dict[tuple[str, int], str] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE).as_posix()
-        _walk(ast.parse(path.read_text(encoding="utf-8")), "", file, requested, found)
+        text = path.read_text(encoding="utf-8")
+        if any(name in text for name in requested):  # most files have none, and need not be parsed
+            _walk(ast.parse(text), "", file, requested, found)
     return found
 
 

@@ -1,6 +1,7 @@
 """Commands of tests run in forks of one process, as they do in processes of their own."""
 
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.testing import kafka_server
 from tests import commands
-from tests.command_server import IS_POSSIBLE
+from tests.command_server import IS_POSSIBLE, Forked
 
 pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="no pidfd_open, which Linux has")
 Outcome = tuple[int, bytes, bytes]
@@ -58,6 +60,29 @@ def test_a_command_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     follow = [commands.MODULE, "consume", "-d", str(tmp_path), "-t", "orders", "--follow"]
     with pytest.raises(subprocess.TimeoutExpired):
         commands.server().run(follow, b"", os.sep, commands.environment(), 1)
+
+
+@pytest.mark.parametrize("way", ["forked", "unforked"])
+def test_a_server_is_killed_stopped_and_started_again(way: str, request: pytest.FixtureRequest) -> None:
+    if way == "unforked":
+        request.getfixturevalue(way)
+    with kafka_server(topics="orders") as server:
+        process, first = server._process, server.pid
+        assert process is not None and isinstance(process, Forked) is (way == "forked")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0)
+        server.kill()
+        assert process.poll() == process.wait(0) == -signal.SIGKILL
+        with pytest.raises(ProcessLookupError):
+            os.kill(first, 0)
+        server.start()
+        process = server._process
+        server.stop()
+        assert process is not None and process.poll() == 0
+        server.start()
+        assert "ERROR" not in server.log()
+        server._process.terminate()
+        assert server._process.wait(60) == 0
 
 
 @pytest.mark.parametrize(("ending", "status"), [("", 0), ("sys.exit(3)", 3), ("sys.exit('no')", 1), ("1 / 0", 1)])

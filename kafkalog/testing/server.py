@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kafkalog.errors import ConfigError, IllegalArgument, IllegalState, KafkalogError
+from kafkalog.testing import hosting
 from kafkalog.testing.control import Control
 from kafkalog.testing.controlled import Controlled
 from kafkalog.testing.errors import did_not_start
 from kafkalog.testing.faults import Unmatched
-from kafkalog.testing.hosting import Ports
 
 DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -36,16 +35,6 @@ STOP_S: Final = 60
 END_S: Final = 5
 NODE: Final = 1
 """The single server among the nodes of a test."""
-_CHILD: Final = """
-import gc, sys
-gc.disable()
-sys.argv[1] in sys.path or sys.path.insert(0, sys.argv[1])
-from kafkalog.testing.inside.serving import main
-gc.freeze()
-gc.enable()
-main(int(sys.argv[2]))
-"""
-"""Modules stay until the end: to look for garbage among them is a sixth of the processor time of a short server."""
 
 
 class KafkaServer(Controlled):
@@ -103,7 +92,7 @@ class KafkaServer(Controlled):
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
-        self._held = Ports()
+        self._held = hosting.Ports()
         home = directory.parent if is_temporary else None
         super().__init__(home, unmatched=unmatched, seed=seed, telemetry=telemetry)
 
@@ -126,13 +115,8 @@ class KafkaServer(Controlled):
         if self._log.closed:
             raise IllegalState("the server's with block has ended", hint="start it inside the block, or create another")
         control = Control()
-        descriptor = control.server_end.fileno()
-        root = str(Path(__file__).resolve().parent.parent.parent)
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CHILD, root, str(descriptor)],
-                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(descriptor,),
-            )  # fmt: skip
+            self._process = hosting.start_inside("serving", control.server_end, self._log)
             control.send_configuration(self._configuration())
             reply = control.read_started()
             if reply is None:

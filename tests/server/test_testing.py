@@ -85,7 +85,7 @@ def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], message: str) 
 def test_output_of_a_failed_start_is_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kafkalog.testing.server._CHILD", "print('a warning ' * 400)\nraise OSError('no port')")
+    monkeypatch.setattr("kafkalog.testing.hosting._CHILD", "print('a warning ' * 400)\nraise OSError('no port')")
     with caplog.at_level("DEBUG", "kafkalog.testing"):
         with pytest.raises(ServerDidNotStart) as raised, kafka_server():
             raise AssertionError("it started")

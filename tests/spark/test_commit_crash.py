@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import kafkalog
+from kafkalog.landing import partition_logs
 from kafkalog.landing.commit import Committer
 from kafkalog.tools.verify.directories import verify
 from kafkalog.util.fileio import FileSystem
@@ -26,6 +27,12 @@ KILLED = 77
 SMALL = {"segment_index_bytes": 1024}
 """Keeps the images of disks small."""
 MAX_IMAGES = 60
+
+
+@pytest.fixture(autouse=True)
+def _small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each opening after a crash reads whole indexes, which are 20 MiB of a partition by default."""
+    monkeypatch.setattr(partition_logs, "open_for_append", partial(partition_logs.open_for_append, settings=SMALL))
 
 
 @dataclass(eq=False)
@@ -100,7 +107,7 @@ def kill_at(directory: Path, case: Case, nth: int) -> bool:
 def resume(directory: Path, case: Case, rng: Random) -> None:
     """Continue after the crash: appends and commits of other writers, then the batch again, with new files."""
     if case.between:
-        with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
+        with kafkalog.open(directory / "t-0", "a", **SMALL, **case.settings["t"]) as log:
             log.append(b"between")
     if rng.random() < 0.5:
         staged = stage(directory, OTHER, 4, [{key("t"): [[b"other"]]}], partitions=2)
@@ -154,7 +161,7 @@ def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> N
         directory = prepare(tmp_path / str(at), case)
         kill_at(directory, case, rng.randint(8, 40))
         if case.between:
-            with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
+            with kafkalog.open(directory / "t-0", "a", **SMALL, **case.settings["t"]) as log:
                 log.append(b"before it came back")
         twice += kill_at(directory, case, rng.randint(1, 40))
         resume(directory, case, rng)

@@ -301,6 +301,7 @@ def test_nodes_are_restarted_by_several_threads(cluster: KafkaCluster) -> None:
     cluster.heal()
 
 
+@pytest.mark.usefixtures("unforked")
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
@@ -387,6 +388,7 @@ def test_it_is_used_from_asyncio() -> None:
         assert asyncio.run(use()) == (1, 1)
 
 
+@pytest.mark.usefixtures("unforked")
 def test_a_start_that_is_cancelled_leaves_no_process() -> None:
     import asyncio
 

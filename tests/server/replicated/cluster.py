@@ -16,7 +16,8 @@ from kafkalog.cli.promote_cmd import _promote
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.quorum.messages import DESCRIBE_QUORUM, describe_request, read_described
-from tests.commands import ROOT, environment
+from tests.command_server import Forked
+from tests.commands import ROOT, begun, environment, server
 from tests.plain_reader import read_batch
 from tests.ports import free_ports
 from tests.server.replicated.checker import Copy, Key
@@ -31,6 +32,8 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 ABORT: Final = b"\0\0\0\0"
 """The key of a marker that aborts."""
+IMPORTED: Final = ("kafkalog.cli.serve_cmd", "kafkalog.server.serving", "kafkalog.server.net.listener", "uvloop")
+"""Most of what the command of a node imports; nodes are killed, and report none of it."""
 SETTINGS: Final = {
     "min.insync.replicas": 2, "replica.lag.time.max.ms": 2000, "offsets.topic.num.partitions": 2,
     "transaction.state.log.num.partitions": 2, "group.initial.rebalance.delay.ms": 0,
@@ -47,7 +50,7 @@ class Cluster:
         self.proxy = Proxy(self.ports, seed)
         self.kills = 0
         self._settings = settings
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, Forked | subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
 
     def __enter__(self) -> Cluster:
@@ -107,12 +110,16 @@ class Cluster:
         }  # fmt: skip
         words = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
         host, port = self.address(node)
-        command = [*self.inside(node), sys.executable, "-m", "tests.server.replicated.slow_node", "serve", "-v",
-                   "-d", str(self.data_of(node)), "--listen", f"{host}:{port}", *words]  # fmt: skip
+        program = ["tests.server.replicated.slow_node", "serve", "-v", "-d", str(self.data_of(node)),
+                   "--listen", f"{host}:{port}", *words]  # fmt: skip
+        environ = environment(**{VARIABLE: str(self._slow(node))})
+        inside = self.inside(node)
         with self.log_of(node).open("ab") as out:
-            self._processes[node] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT,
-                env=environment(**{VARIABLE: str(self._slow(node)), PARENT: str(os.getpid())}),
+            ending = {PARENT: str(server().pid)}
+            forked = None if inside else begun(program, out, ROOT, {**environ, **ending}, IMPORTED)
+            self._processes[node] = forked or subprocess.Popen(
+                [*inside, sys.executable, "-m", *program], stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT,
+                env={**environ, PARENT: str(os.getpid())},
             )  # fmt: skip
 
     def kill(self, node: int) -> None:

@@ -29,6 +29,7 @@ from tests.server.workers.test_workers import (
     TIMEOUT_S,
     WORKER,
     admin_of,
+    kill_whole,
     producer_of,
     read,
     values_of,
@@ -204,7 +205,7 @@ def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Pa
         assert write_to(producer_of(server), ours) is None
         # The interpreter itself may run short a few times. A loop that calls a reader again and again writes thousands.
         assert server.log().count("MemoryError") < 200
-        server.kill()
+        kill_whole(server)
         server.start()
         found = read(server, "t", len(acknowledged) + 2, partitions=2)
         assert acknowledged <= found and found[b"before"] == found[b"ours"] == 1
