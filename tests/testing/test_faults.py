@@ -171,7 +171,7 @@ def test_outline_of_a_produce_has_what_rules_look_at(version: int, transactional
     def outline(*topics: tuple[str, list[int]], name: str | None = transactional_id, client_id: str = "test") -> bytes:
         rows = [
             {"name": topic, "topic_id": UUID(int=len(topic)),
-             "partition_data": [{"index": one, "records": b"r" * (200 if one < 4 else 20)} for one in partitions]}
+             "partition_data": [{"index": one, "records": b"r" * 200} for one in partitions]}
             for topic, partitions in topics
         ]  # fmt: skip
         tree = {"transactional_id": name, "acks": 1, "timeout": 7, "topic_data": rows}
