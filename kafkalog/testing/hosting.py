@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -110,17 +111,28 @@ class Ports:
             self.close()
             raise
 
-    def hold(self, numbers: Iterable[int]) -> None:
-        """Bind these ports as well, except those that another program has."""
+    def hold(self, numbers: Iterable[int], wait_s: float = 0.0) -> None:
+        """Bind these ports as well, except those that another program has for `wait_s` longer."""
+        until = time.monotonic() + wait_s
         for number in numbers:
-            with suppress(OSError):
-                self._bind(number)
+            while True:
+                try:
+                    self._bind(number)
+                except OSError:
+                    if time.monotonic() < until:
+                        time.sleep(0.005)
+                        continue
+                break
 
     def _bind(self, number: int) -> int:
         sock = socket.socket()
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the server binds it as well, and listens
+            sock.bind((HOST, number))
+        except BaseException:
+            sock.close()
+            raise
         self._socks.append(sock)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the server binds it as well, and listens
-        sock.bind((HOST, number))
         return int(sock.getsockname()[1])
 
     def close(self) -> None:

@@ -215,15 +215,15 @@ class KafkaServer(Controlled):
             raise KafkalogError(f"the server ended with status {status}: {self.log()[-3000:]}")
 
     def kill(self) -> None:
-        """End the server with SIGKILL: nothing is flushed or marked as closed."""
+        """End the server with SIGKILL: nothing is flushed or marked as closed. Its workers end by themselves."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._reap()
+            self._reap(END_S if self._worker_ports else 0.0)
 
-    def _reap(self) -> None:
+    def _reap(self, wait_s: float = 0.0) -> None:
         control, self._control, self._process = self._control, None, None
-        self._held.hold(self._all_ports())  # until it starts again
+        self._held.hold(self._all_ports(), wait_s)  # until it starts again; workers may still listen for a moment
         if control is not None:
             control.close()
 

@@ -30,7 +30,6 @@ from tests.server.killed.clients import (
     committed_offsets,
     values_of,
 )
-from tests.server.workers.test_workers import kill_whole
 
 KILLS = int(os.environ.get("KAFKALOG_KILLS", "2"))
 RECORDS_A_KILL = 60
@@ -70,7 +69,7 @@ def test_what_was_acknowledged_is_there_after_kills_and_clients_go_on(tmp_path: 
                 goals = [worker.done + RECORDS_A_KILL for worker in workers]
                 _until(workers, goals, deadline, server.log)
                 time.sleep(chance.random() / 10)
-                kill_whole(server)
+                server.kill()
                 time.sleep(chance.random() / 5)
                 server.start()
             _until(workers, [worker.done + RECORDS_A_KILL for worker in workers], deadline, server.log)
@@ -81,7 +80,7 @@ def test_what_was_acknowledged_is_there_after_kills_and_clients_go_on(tmp_path: 
             _check(client, values_of(server.bootstrap, client.topic))
         offsets = committed_offsets(server.bootstrap, reader.group_id, reader.topic)
         assert all(offsets[index] >= at for index, at in reader.committed.items()), (offsets, reader.committed)
-        kill_whole(server)
+        server.kill()
         server.start()
         assert committed_offsets(server.bootstrap, reader.group_id, reader.topic) == offsets
 

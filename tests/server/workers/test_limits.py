@@ -29,7 +29,6 @@ from tests.server.workers.test_workers import (
     TIMEOUT_S,
     WORKER,
     admin_of,
-    kill_whole,
     producer_of,
     read,
     values_of,
@@ -205,7 +204,7 @@ def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Pa
         assert write_to(producer_of(server), ours) is None
         # The interpreter itself may run short a few times. A loop that calls a reader again and again writes thousands.
         assert server.log().count("MemoryError") < 200
-        kill_whole(server)
+        server.kill()
         server.start()
         found = read(server, "t", len(acknowledged) + 2, partitions=2)
         assert acknowledged <= found and found[b"before"] == found[b"ours"] == 1

@@ -19,7 +19,6 @@ from tests.server.workers.test_workers import (
     TIMEOUT_S,
     WORKER,
     admin_of,
-    kill_whole,
     make,
     producer_of,
     values_of,
@@ -268,7 +267,7 @@ def test_a_worker_that_is_killed_gives_back_its_locks_and_nothing_that_was_ackno
         assert member.acquired(WORKER) == [(4, 4, 2), (5, 6, 1), (8, 9, 1)]
         assert member.complete(MAIN, (5, 6, ACCEPT), (8, 9, ACCEPT)) == 0  # its locks are as they were
         assert member.complete(WORKER, (4, 6, ACCEPT), (8, 9, ACCEPT)) == 0
-        kill_whole(server)
+        server.kill()
         server.start()
         wait_until(lambda: {node: lag for node, (_, lag) in member.offsets().items()} == {MAIN: 1, WORKER: 0})
 
