@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.errors import InvalidRecord
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.tools.verify.directories import Report, Severity, verify
 from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
@@ -52,6 +55,24 @@ def test_an_undamaged_log_has_no_findings(tmp_path: Path, parts: list[bytes]) ->
     report = verify(tmp_path / "t-0", deep=True)
     assert report.ok and not report.notes, str(report)
     assert (report.sums.batches, report.sums.records) == (40, 200)
+
+
+def test_records_above_the_offset_of_their_wrapper_are_found(tmp_path: Path) -> None:
+    """A v0 wrapper's offset is that of its last record, which has its own one: readers raise there, too."""
+    builder = LegacyBuilder(0, magic=0, compression=CompressionType.GZIP)
+    for value in (b"a", b"b", b"c"):
+        builder.append(-1, None, value)
+    wrapper = bytearray(builder.build())
+    struct.pack_into(">q", wrapper, 0, 1)
+    path = write_log(tmp_path / "t-0", [])
+    path.write_bytes(wrapper)
+    found = list(verify(tmp_path / "t-0", deep=True))
+    assert [(one.kind, one.offset, one.position) for one in found] == [("record", 2, 0)]
+    assert "ends at 1" in found[0].what
+    with kafkalog.open(tmp_path / "t-0") as log:
+        with pytest.raises(InvalidRecord):
+            list(log.records())
+        assert log.stats(sizes=True).problems
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

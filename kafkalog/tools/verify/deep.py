@@ -91,7 +91,8 @@ class DeepCheck:
             elif kind == RECORD_OFFSET:
                 self._add("record", f"offset {offset} follows the same or a higher one in its batch", offset, position)
             else:
-                self._add("record", f"offset {offset} is outside its batch, {first} to {last}", offset, position)
+                bounds = f"{first} to {last}" if table.magic(number) >= 2 else f"which ends at {last}"
+                self._add("record", f"offset {offset} is outside its batch, {bounds}", offset, position)
             if row is not None:
                 return
             at = _next_batch(records, record)
