@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 UNKNOWN_SERVER_ERROR = -1
+NOT_REGULAR = "not a regular file"
+"""Reason of our own EINVAL for a pipe, a device or a directory in the place of a file."""
 
 _PERMISSION = "run as the owner of the path, or give this user permission to read it, and for changes to write it"
 _OS_HINTS = {
@@ -28,9 +30,11 @@ _OS_HINTS = {
     _errno.ENFILE: "too many open files on this machine: close some, or raise the system's limit",
     _errno.ENOTDIR: "part of the path is a file, not a directory: check the path",
     _errno.EISDIR: "the path is a directory, not a file: check the path",
-    _errno.ENOENT: "check the path; the file may have been deleted by its owner",
+    _errno.ENOENT: "check the path, also that of a symbolic link's target; the file may have been deleted by its owner",
+    _errno.ELOOP: "a symbolic link leads to itself: replace it with the file, or remove it",
     _errno.EFBIG: "it is too long for a file of its kind, the file system, or the process (ulimit -f)",
 }
+_NOT_REGULAR_HINT = "a directory, pipe or device has the name of the file: move it away, and restore the file"
 
 
 class KafkalogError(Exception):
@@ -299,7 +303,7 @@ class StorageError(ApiError, OSError):
         if path is None and isinstance(error.filename, str):
             path = error.filename
         if where.get("hint") is None and error.errno is not None:
-            where["hint"] = _OS_HINTS.get(error.errno)
+            where["hint"] = _NOT_REGULAR_HINT if reason == NOT_REGULAR else _OS_HINTS.get(error.errno)
         return cls(f"cannot {doing}: {reason}", errno=error.errno, path=path, **where)
 
 
