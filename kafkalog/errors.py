@@ -15,22 +15,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 UNKNOWN_SERVER_ERROR = -1
-
-_PERMISSION = "run as the owner of the path, or give this user permission to read it, and for changes to write it"
-_OS_HINTS = {
+NOT_REGULAR = "not a regular file"  # the reason of our own EINVAL
+_OS_HINTS: dict[int | str | None, str] = {
     _errno.ENOSPC: "free space on this disk and try again; existing data is unchanged",
     _errno.EDQUOT: "the user's disk quota is used up: free space or raise it, then try again",
-    _errno.EACCES: _PERMISSION,
-    _errno.EPERM: _PERMISSION,
+    _errno.EACCES: "run as the owner of the path, or give this user permission to read it, and for changes to write it",
     _errno.EROFS: "the file system is mounted read-only: remount it, or open with mode 'r'",
     _errno.EIO: "the disk reported an error: check it before writing again",
     _errno.EMFILE: "too many open files in this process: close some, or raise the limit (ulimit -n)",
     _errno.ENFILE: "too many open files on this machine: close some, or raise the system's limit",
     _errno.ENOTDIR: "part of the path is a file, not a directory: check the path",
     _errno.EISDIR: "the path is a directory, not a file: check the path",
-    _errno.ENOENT: "check the path; the file may have been deleted by its owner",
+    _errno.ENOENT: "check the path, also that of a symbolic link's target; the file may have been deleted by its owner",
+    NOT_REGULAR: "a directory, pipe or device has the name of the file: move it away, and restore the file",
+    _errno.ELOOP: "a symbolic link leads to itself: replace it with the file, or remove it",
     _errno.EFBIG: "it is too long for a file of its kind, the file system, or the process (ulimit -f)",
 }
+_OS_HINTS[_errno.EPERM] = _OS_HINTS[_errno.EACCES]
 
 
 class KafkalogError(Exception):
@@ -289,17 +290,14 @@ class StorageError(ApiError, OSError):
     def from_os(
         cls, error: OSError, doing: str, *, path: str | os.PathLike[str] | None = None, **where: Any
     ) -> StorageError:
-        """Return the StorageError for `error` while `doing` something, with its errno, file and a hint.
-
-        A KafkalogError is raised as it is.
-        """
+        """Return the StorageError for `error` while `doing` something, with a hint; raise a KafkalogError as it is."""
         if isinstance(error, KafkalogError):
             raise error
         reason = error.strerror or str(error)
         if path is None and isinstance(error.filename, str):
             path = error.filename
-        if where.get("hint") is None and error.errno is not None:
-            where["hint"] = _OS_HINTS.get(error.errno)
+        if where.get("hint") is None:
+            where["hint"] = _OS_HINTS.get(reason, _OS_HINTS.get(error.errno))
         return cls(f"cannot {doing}: {reason}", errno=error.errno, path=path, **where)
 
 

@@ -106,8 +106,16 @@ class TestPaths:
 
     def test_pipe_named_as_a_segment_does_not_block(self, folder: Path) -> None:
         os.mkfifo(folder / f"{1000:020d}.log")
-        with pytest.raises(StorageError, match="not a regular file"):
+        with pytest.raises(StorageError, match="not a regular file") as error:
             kafkalog.open(folder)
+        assert_says(error.value, folder / f"{1000:020d}.log")
+
+    @pytest.mark.parametrize("mode", ["r", "a"])
+    def test_link_that_leads_to_itself(self, folder: Path, mode: Literal["r", "a"]) -> None:
+        (folder / f"{1000:020d}.log").symlink_to(folder / f"{1000:020d}.log")
+        with pytest.raises(StorageError) as error:
+            kafkalog.open(folder, mode)
+        assert_says(error.value, folder / f"{1000:020d}.log")
 
     @pytest.mark.parametrize("what", ["directory", "segment"])
     def test_no_permission(self, what: str) -> None:

@@ -91,7 +91,8 @@ class DetailTally:
         start = table.position(0)
         try:
             for run in plain_runs(data, visible_rows(table, 0, len(table)), base_position=start):
-                records = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)
+                place = run.base_position
+                records = decode(run.data, run.table, run.first, run.last, base_position=place, ordered=True)
                 run.record_damage(records)
                 if len(records):
                     self._add_records(run, records)

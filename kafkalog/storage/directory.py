@@ -7,7 +7,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.errors import NOT_REGULAR, NotAPartition, StorageError
 from kafkalog.storage.names import LOG_SUFFIX
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.fileio import FileSystem
@@ -27,7 +27,7 @@ class Directory(NamedTuple):
             path = os.path.join(self.path, log_name)
             error = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
             if log_name in self.names:
-                error = OSError(errno.EINVAL, "not a regular file")
+                error = OSError(errno.EINVAL, NOT_REGULAR)
             raise StorageError.from_os(error, "open the segment", path=path)
         return size
 
@@ -48,9 +48,10 @@ def list_directory(path: str, fs: FileSystem) -> Directory:
     except NotADirectoryError as error:
         raise NotAPartition("a file was given instead of a partition directory", path=path) from error
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) and os.path.islink(error.filename):
-            raise missing_target(error.filename) from error
-        raise StorageError.from_os(error, "read the partition directory", path=path) from error
+        where = error.filename if isinstance(error.filename, str) else path
+        if isinstance(error, FileNotFoundError) and os.path.islink(where):
+            raise missing_target(where) from error
+        raise StorageError.from_os(error, "read the partition directory", path=where) from error
     return Directory(path, tuple(names), sizes)
 
 

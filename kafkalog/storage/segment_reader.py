@@ -1,7 +1,8 @@
 """Reading one segment from an offset on, chunk by chunk: every byte is checked, and damage raises an error.
 
 An index is only a hint. It names the batch to begin at, and the walk must find that batch there; else the walk
-begins at the segment's start. So neither an index nor a size field can skip a record.
+begins at the segment's start. So neither an index nor a size field can skip a record. In a log that was closed cleanly,
+an index that names batches behind the end of its segment shows that they were lost.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Extent(NamedTuple):
 
     `bound` is the base offset of the next segment, or the log end in the last one (`is_last`). If the segment may
     continue above it, the next segments supply the batches from `bound` on, and `is_elsewhere` returns True if they
-    hold a batch.
+    hold a batch. `was_closed` returns True if the log was closed cleanly, so that its indexes belong to this data.
     """
 
     base_offset: int
@@ -49,6 +50,7 @@ class Extent(NamedTuple):
     is_last: bool = False
     offset_index: OffsetKind | None = None
     is_elsewhere: Callable[[bytes], bool] | None = None
+    was_closed: Callable[[], bool] | None = None
 
 
 class Chunk(NamedTuple):
@@ -211,6 +213,21 @@ class SegmentWalk:
                 break
         if not self._is_sure:
             raise NotAnchored  # nothing confirms that the segment ends below `start`
+        self._check_end()
+
+    def _check_end(self) -> None:
+        """Raise CorruptRecord if the segment ends before its index does, and the walk wanted what is missing.
+
+        Without that, batches that were cut off between two others look like a gap that compaction left.
+        """
+        extent, index = self._extent, self._extent.offset_index
+        if extent.is_last or extent.was_closed is None or index is None or not index.entries:
+            return
+        if self._following < min(self._stop, extent.bound):
+            last = index.lookup(extent.bound - 1)
+            if last.offset >= self._following and last.position >= self._end and extent.was_closed():
+                what = f"the segment ends before its index, which has a batch with offset {last.offset}"
+                raise damage_at(what, self._path, self._following, self._end)
 
     def _read(self) -> tuple[bytes, BatchTable]:
         at = self._at

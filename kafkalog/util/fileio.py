@@ -16,6 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.bytes.references import free_at_once
+from kafkalog.errors import NOT_REGULAR
 from kafkalog.util.closing import Closing
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.system_calls import CANNOT, READ_IN_MEMORY, SYSTEM
@@ -88,7 +89,7 @@ class FileSystem:
             if stat_module.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             if not stat_module.S_ISREG(kind):
-                raise OSError(errno.EINVAL, "not a regular file", name)
+                raise OSError(errno.EINVAL, NOT_REGULAR, name)
         except BaseException:
             file.close()
             raise

@@ -289,6 +289,9 @@ def test_control_records(tmp_path: Path) -> None:
     text, error = dump_until_error(path, InvalidRecord)
     assert text.endswith("keySize: 4 valueSize: 1 sequence: -1 headerKeys: []")
     assert (error.offset, error.position) == (2, len(made) + 61)
+    path = log_file(tmp_path, [made, batch([R(b"v", b"k")], attributes=32, base_offset=2)])
+    error = dump_until_error(path, InvalidRecord)[1]
+    assert (error.offset, error.position) == (2, len(made) + 61) and "too short" in str(error)
 
 
 def test_decoders(tmp_path: Path) -> None:

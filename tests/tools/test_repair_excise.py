@@ -169,6 +169,29 @@ def test_an_aborted_transaction_stays_aborted_though_its_marker_is_damaged(tmp_p
     assert verify(path.parent).ok, str(verify(path.parent))
 
 
+@pytest.mark.parametrize("place", ["cut", "excised"])
+def test_markers_that_are_cut_off_or_belong_to_the_next_segment_leave_the_transaction_index(
+    tmp_path: Path, place: str
+) -> None:
+    """A repair that leaves nothing to do is one after which nothing is found."""
+    path = tmp_path / "data" / "t-0" / LOG
+    path.parent.mkdir(parents=True)
+    sound = txn_batch(0, 8) + txn_batch(1, 8, marker=ABORT) + txn_batch(2, 9)
+    marker = txn_batch(3, 9, marker=ABORT)
+    path.write_bytes(sound + marker)
+    path.with_suffix(".txnindex").write_bytes(txn_entry(8, 0, 1, 2) + txn_entry(9, 2, 3, 4))
+    if place == "cut":
+        path.write_bytes(sound + marker[:-1])
+    else:
+        following = write_log(path.parent, [marker], f"{3:020d}.log")
+        following.with_suffix(".txnindex").write_bytes(txn_entry(9, 2, 3, 4))
+    report = repair(tmp_path / "data", excise=True, apply=True)
+    assert report.ok and verify(path.parent).ok, str(verify(path.parent))
+    assert [one.last_offset for one in read_aborted_txns(path.with_suffix(".txnindex"))] == [1]
+    with kafkalog.open(path.parent) as log:
+        assert list(log.records(isolation="read_committed")) == []
+
+
 def test_the_mark_of_a_clean_shutdown_and_snapshots_ahead_go(tmp_path: Path) -> None:
     parts = raw_batches.batches(0, 12, 3)
     path = write_log(tmp_path / "data" / "t-0", parts)

@@ -82,6 +82,43 @@ def test_a_segment_that_ends_before_its_index_lost_its_end(tmp_path: Path) -> No
     assert (damage.kind, damage.lost, report.lost_offsets) == ("cut-short", (0, 100), 100)
 
 
+@pytest.mark.parametrize("batches", [0, 13])
+def test_readers_raise_where_a_closed_segment_ends_before_its_index(
+    tmp_path: Path, batches: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Cut between two batches it looks like a log that was compacted; the index knows that records are missing."""
+    root = data_directory(tmp_path / "data", "other")
+    parts = raw_batches.batches(0, 20, 5)
+    path = write_log(root / "t-0", parts)
+    write_log(root / "t-0", raw_batches.batches(100, 20, 5), "00000000000000000100.log")
+    (root / POINTS).write_text("0\n1\nt 0 200\n")
+    end, position = 5 * batches, sum(map(len, parts[:batches]))
+    os.truncate(path, position)
+    with kafkalog.open(root / "t-0") as log:
+        for read in (log.records, log.batches, log.scan, lambda: [log[end]], lambda: log.records(end, end + 1)):
+            with pytest.raises(CorruptRecord, match="ends before its index") as caught:
+                list(read())  # type: ignore[operator]
+            error = caught.value
+            assert (error.path, error.offset, error.position) == (str(path), end, position)
+            assert error.next_sound_offset == 100 and error.hint
+        assert [one.offset for one in log[:end]] == list(range(end))
+        assert [one.offset for one in log.records(100)] == list(range(100, 200))
+        skipped: list[Skipped] = []
+        assert len(list(log.records(on_damage="skip", skipped=skipped))) == end + 100
+        assert [(one.position, one.size_bytes, one.offset, one.next_offset) for one in skipped] == [
+            (position, 0, end, 100)
+        ]
+    (root / ".kafka_cleanshutdown").rename(tmp_path / "marker")
+    with kafkalog.open(root / "t-0") as log:
+        assert len(list(log.records())) == end + 100, "an index that is being written to may not fit yet"
+    (tmp_path / "marker").rename(root / ".kafka_cleanshutdown")
+    with kafkalog.open(root / "t-0", "a") as log:  # which rebuilds the index
+        assert len(list(log.records())) == end + 100
+    assert "entries behind the end of its segment" in caplog.text
+    with kafkalog.open(root / "t-0") as log:
+        assert len(list(log.records())) == end + 100, "once the index is rebuilt this is only a gap"
+
+
 @pytest.mark.parametrize("text", ["", "xx", "[1]", "{}"])
 def test_a_malformed_quorum_state(tmp_path: Path, text: str) -> None:
     root = data_directory(tmp_path / "data", "a")

@@ -1,6 +1,7 @@
 """Do the records of a batch, once decoded, agree with its header? One pass over the columns."""
 from libc.stdint cimport int64_t
 
+from kafkalog._core.batch.batch_range cimport is_misplaced
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.bytes.wrap cimport subtracted
@@ -52,6 +53,8 @@ cdef int batch_fault(RecordTable table, Py_ssize_t number, Py_ssize_t* at) noexc
             return FAULT_RANGE
         if at[0] > begun and offset <= previous:
             return FAULT_OFFSET
+        if row.magic < 2 and is_misplaced(row, offset, False, 0):
+            return FAULT_RANGE
         previous = offset
         largest = max(largest, table.timestamp_column[at[0]])
         at[0] += 1

@@ -26,7 +26,8 @@ cdef enum:
     TEMPLATE_MORE = 100         # the buffer ends before the batch at `position` does; `needed` bytes would help
     TEMPLATE_FULL               # the text has reached its limit: write it out, clear it, call again
     TEMPLATE_SIZE               # a size field below the smallest legal one, in `stop_value`
-    TEMPLATE_DONE               # the end offset or the number of records is reached
+    # beyond the statuses of render.pyx, since one place makes the errors of both
+    TEMPLATE_DONE = 120         # the end offset or the number of records is reached
     TEMPLATE_CRC                # the batch at `position` does not match its checksum
     TEMPLATE_MAGIC              # an unknown format, in `stop_value`
 

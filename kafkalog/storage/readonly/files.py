@@ -9,11 +9,12 @@ from typing import Final, TypeVar
 
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_name
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOG_SUFFIX, index_file_name, time_index_file_name
 from kafkalog.storage.readonly.index import OffsetIndexView, TimeIndexView
 from kafkalog.storage.readonly.listing import UnopenedSegment
 from kafkalog.util.descriptors import DESCRIPTORS, OpenSet
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 V = TypeVar("V", OffsetIndexView, TimeIndexView)
 
@@ -29,6 +30,13 @@ class Descriptors(OpenSet):
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
         super().__init__(lambda: limit)
         self.lock = threading.Lock()
+
+
+def was_closed_cleanly(partition: str, fs: FileSystem) -> bool:
+    """Return True if the data directory of a partition was closed cleanly and is not in use. StorageError."""
+    marker = os.path.join(os.path.dirname(partition), CLEAN_SHUTDOWN_FILE)
+    with os_errors("get the status of the marker of a clean close", marker):
+        return fs.exists(marker)
 
 
 class ViewFiles:
@@ -65,6 +73,10 @@ class ViewFiles:
         self._records: tuple[File, FileRecords] | None = None
         self._offset_index: OffsetIndexView | None = None
         self._time_index: TimeIndexView | None = None
+
+    def was_closed(self) -> bool:
+        """Return True if the data directory was closed cleanly. StorageError."""
+        return was_closed_cleanly(self._directory, self._fs)
 
     # The file
 

@@ -19,7 +19,7 @@ def extent_of(state: ViewState, offset: int) -> Extent:
     size = state.end.size if following is None else segment.size
     bound = state.log_end_offset if following is None else following.base_offset
     data = segment.records.slice(0, size)
-    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index, segment.is_elsewhere)
+    return segment.extent(data, bound, is_last=following is None)
 
 
 def read_state(state: ViewState, start_offset: int, max_length: int, min_one_message: bool) -> FetchDataInfo:

@@ -9,7 +9,7 @@ from kafkalog._core.batch.scan import REASON_PARTIAL, BatchHeader, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.damage import first_offset
-from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size, is_worth_reading
+from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, claimed_size, is_worth_reading
 from kafkalog.storage.readonly.end import MAX_OFFSETS, SegmentEnd, empty_end, extend_end
 from kafkalog.storage.readonly.files import Descriptors, ViewFiles
 from kafkalog.storage.readonly.listing import UnopenedSegment
@@ -193,6 +193,11 @@ class ViewSegment(ViewFiles):
             return None
         return batch.position
 
+    def extent(self, data: FileSlice, bound: int, *, is_last: bool) -> Extent:
+        """Return the segment to walk over, with offsets below `bound`."""
+        was_closed = self.was_closed if self.is_elsewhere is None else None
+        return Extent(self.base_offset, data, bound, is_last, self.offset_index, self.is_elsewhere, was_closed)
+
     def find_offset_by_timestamp(
         self, timestamp: int, start_offset: int, bound: int | None = None
     ) -> OffsetAndTimestamp | None:
@@ -202,7 +207,7 @@ class ViewSegment(ViewFiles):
         """
         end = self.base_offset + MAX_OFFSETS if bound is None else bound
         data = self.records.slice(0, self.size)
-        extent = Extent(self.base_offset, data, end, bound is None, self.offset_index, self.is_elsewhere)
+        extent = self.extent(data, end, is_last=bound is None)
         return find_offset_by_timestamp(extent, self.time_index, timestamp, start_offset)
 
     def __repr__(self) -> str:

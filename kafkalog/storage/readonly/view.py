@@ -26,8 +26,8 @@ from kafkalog.storage.damage import MisplacedBatch, damage_at, lost_end
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.lookup import bounded, first_at
-from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.read import out_of_range
+from kafkalog.storage.readonly.files import was_closed_cleanly
 from kafkalog.storage.readonly.listing import partition_of
 from kafkalog.storage.readonly.read import cut_at, extent_of, largest_timestamp, read_state
 from kafkalog.storage.readonly.segment import ViewSegment
@@ -50,7 +50,6 @@ from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, FileSystem
-from kafkalog.util.os_errors import os_errors
 from kafkalog.util.paths import real_path
 
 T = TypeVar("T")
@@ -200,7 +199,7 @@ class LogView(Closing):
         if isinstance(problem, MisplacedBatch):
             return problem
         is_torn = state.length > state.end_position
-        if not self._was_closed_cleanly():
+        if not was_closed_cleanly(self.path, self.fs):
             self._whole_state = None if is_torn else state
             return None
         where = state.active.path, state.log_end_offset, state.end_position
@@ -211,11 +210,6 @@ class LogView(Closing):
             return lost_end(state.active.path, point, state.log_end_offset, state.end_position)
         self._whole_state = state
         return None
-
-    def _was_closed_cleanly(self) -> bool:
-        marker = os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)
-        with os_errors("get the status of the marker of a clean close", marker):
-            return self.fs.exists(marker)
 
     @staticmethod
     def _is_untrimmed(state: ViewState) -> bool:

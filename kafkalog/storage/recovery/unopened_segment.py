@@ -100,7 +100,13 @@ def _times_fit(index: TimeIndex, data: SegmentData, offsets: int) -> bool:
 def _rebuild(index: X, data: SegmentData) -> X:
     """Rebuild the index with the entries that appends would write, up to the first damage, and sync it."""
     try:
-        if data.records.size:
+        size = data.records.size
+        if isinstance(index, OffsetIndex) and index.entries and index.entry(index.entries - 1).position >= max(size, 1):
+            _LOG.warning(
+                "rebuilding %s, which has entries behind the end of its segment: it is damaged, or the segment's last "
+                "batches are lost", index.path,
+            )  # fmt: skip
+        elif size:
             _LOG.warning("rebuilding %s, which is missing, damaged or was not trimmed", index.path)
         found = scan_segment(data).found
         index.refill(found.offset_index if isinstance(index, OffsetIndex) else found.time_index)

@@ -48,13 +48,27 @@ def with_lost_markers(found: bytes, path: str, pieces: Sequence[Finding], fs: Fi
     lost = [one.lost for one in pieces if one.lost is not None]
     if not lost:
         return found
-    try:
-        known = parse_aborted_txns(fs.read_file(path, 1 << 30), path) if fs.exists(path) else []
-    except FormatError:
-        known = []
-    except OSError as error:
-        raise StorageError.from_os(error, "read the index", path=path) from error
+    known = _known_entries(path, fs)
     lost_entries = [one for one in known if any(first <= one.last_offset < end_offset for first, end_offset in lost)]
     entries: list[AbortedTxn] = [*parse_aborted_txns(found, path), *lost_entries]
     entries.sort(key=lambda one: one.last_offset)
     return b"".join(one.packed() for one in entries)
+
+
+def below_end(path: str, end_offset: int, fs: FileSystem) -> bytes | None:
+    """Return the entries of the transaction index at `path` below the segment's new end; None if all are. StorageError.
+
+    As after a truncation, a marker above it is no longer in this segment.
+    """
+    known = _known_entries(path, fs)
+    kept = [one for one in known if one.last_offset < end_offset]
+    return None if len(kept) == len(known) else b"".join(one.packed() for one in kept)
+
+
+def _known_entries(path: str, fs: FileSystem) -> list[AbortedTxn]:
+    try:
+        return parse_aborted_txns(fs.read_file(path, 1 << 30), path) if fs.exists(path) else []
+    except FormatError:
+        return []
+    except OSError as error:
+        raise StorageError.from_os(error, "read the index", path=path) from error

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.storage import names
-from kafkalog.tools.repair.excise import damaged_pieces, sound_ranges, with_lost_markers
+from kafkalog.tools.repair.excise import below_end, damaged_pieces, sound_ranges, with_lost_markers
 from kafkalog.tools.repair.index import IndexRules, rebuilt_indexes
 from kafkalog.tools.repair.txn import TxnReplay
 from kafkalog.tools.verify.job import SegmentJob, SegmentOutcome, State, check_segment
@@ -127,6 +127,8 @@ def plan_repair(
             continue
         pieces = damaged_pieces(job, facts, with_tail=options.truncate_tail) if options.excise else ()
         index_changes = _index_changes(job, outcome, facts, pieces, options, rules, replay, fs)
+        if pieces or job.path in cuts:
+            index_changes += _txn_end_change(job, facts, index_changes, fs)
         if pieces:
             excised += [*index_changes, _excision(facts, pieces)]
             cuts.pop(job.path, None)
@@ -275,6 +277,19 @@ def _index_changes(
             if change is not None:
                 changes.append(change)
     return changes
+
+
+def _txn_end_change(
+    job: SegmentJob, facts: SegmentFacts, index_changes: Sequence[Change], fs: FileSystem
+) -> list[Change]:
+    """Return the change that removes the entries above the new end of a segment from its transaction index."""
+    path = job.beside(names.TXN_INDEX_SUFFIX)
+    if any(change.path == path for change in index_changes):
+        return []
+    end = facts.next_offset if job.next_base_offset is None else job.next_base_offset
+    data = below_end(path, end, fs)
+    change = None if data is None else _rebuild(path, data, _ENTRY_BYTES[names.TXN_INDEX_SUFFIX], fs)
+    return [] if change is None else [change]
 
 
 def _rebuild(

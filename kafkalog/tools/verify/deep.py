@@ -7,7 +7,9 @@ from typing import Final
 from kafkalog._core.batch.agree import BATCH_TIME, RECORD_OFFSET, record_fault
 from kafkalog._core.batch.decode import STATUS_OK, RecordTable, decode
 from kafkalog._core.batch.scan import BatchTable, scan
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidRecord, KafkalogError
+from kafkalog.records.control import control_record
+from kafkalog.records.format import CONTROL_BIT, MAGIC_V2
 from kafkalog.records.tables import batch_table
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File
@@ -48,6 +50,9 @@ class DeepCheck:
                         return
 
     def _check_table(self, data: bytes, table: BatchTable, base_position: int) -> None:
+        for row in range(len(table)):
+            if table.attributes(row) & CONTROL_BIT and table.magic(row) == MAGIC_V2:
+                self._check_control(data, table, row, base_position)
         if table.codec:
             for row in range(len(table)):
                 self._check_batch(data, table, row, base_position)
@@ -61,6 +66,17 @@ class DeepCheck:
             row = records.error_batch
             self._check_batch(data, table, row, base_position)
             row += 1
+
+    def _check_control(self, data: bytes, table: BatchTable, row: int, base_position: int) -> None:
+        """Report a control record that does not say what it ends: its transaction stays open for committed readers."""
+        try:
+            for record in batch_table(data, table, row, base_position=base_position, ordered=False):
+                control_record(record.key, record.value)
+        except InvalidRecord as error:
+            what = f"a control record at position {table.position(row)} cannot be read: {error.message}"
+            self._add("record", what, table.base_offset(row), table.position(row))
+        except KafkalogError:
+            return  # its records are reported by the check of each batch
 
     def _check_batch(self, data: bytes, table: BatchTable, row: int, base_position: int) -> None:
         if not 0 <= table.magic(row) <= 2:
@@ -91,7 +107,8 @@ class DeepCheck:
             elif kind == RECORD_OFFSET:
                 self._add("record", f"offset {offset} follows the same or a higher one in its batch", offset, position)
             else:
-                self._add("record", f"offset {offset} is outside its batch, {first} to {last}", offset, position)
+                bounds = f"{first} to {last}" if table.magic(number) >= 2 else f"which ends at {last}"
+                self._add("record", f"offset {offset} is outside its batch, {bounds}", offset, position)
             if row is not None:
                 return
             at = _next_batch(records, record)
