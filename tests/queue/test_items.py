@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.errors import IllegalArgument, InvalidRecordState, LogClosed
 from kafkalog.queue.item import Item
-from kafkalog.queue.opening import check_name
+from kafkalog.queue.opening import check_name, connect
 from kafkalog.queue.queue import WorkQueue, end_finish, leases_of
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW, Acquired, Lease
 from kafkalog.types import TopicPartition
@@ -134,3 +134,5 @@ def test_names_of_queues_take_up_to_32767_bytes() -> None:
     for name, size in (("", 0), ("a" * 32_768, 32_768), ("ü" * 16_384, 32_768)):
         with pytest.raises(IllegalArgument, match=f"1 to 32767 bytes of UTF-8, not {size}"):
             check_name(name)
+        with pytest.raises(IllegalArgument, match=f"not {size}"):
+            connect("127.0.0.1:1", "tasks", name)

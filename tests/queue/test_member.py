@@ -230,7 +230,7 @@ def test_records_of_another_generation_are_lost() -> None:
         failures = await member.acknowledge(RELEASE, [old, other])
         assert failures.keys() == {old, other} and cluster.acknowledged == []
         assert all("session has ended" in str(one) for one in failures.values())
-        assert await member.acknowledge(RELEASE, [found[0].lease]) == {}
+        assert (await member.acknowledge(RELEASE, [found[0].lease, old])).keys() == {old}
         assert cluster.acknowledged == [(2, RELEASE, 1, [(0, 0)])]
 
     with_member(body)
@@ -413,6 +413,9 @@ def test_who_takes_all_waits_for_no_assignment_and_others_do() -> None:
         acquiring = asyncio.create_task(member.acquire(1, None))
         await turns()
         assert not acquiring.done() and cluster.asked == []
+        looked = member._first
+        await turns()
+        assert member._first == looked, "it waits, and does not look again and again"
         cluster.answers = [assigned(1)]
         await member.beat()
         await turns()

@@ -57,6 +57,7 @@ def put(server: KafkaServer | KafkaCluster, topic: str, *given: bytes) -> None:
 def test_workers_share_the_records(server: KafkaServer) -> None:
     put(server, "tasks", b"a", b"b", b"c")
     with connect(server.bootstrap, "tasks", "workers") as one, connect(server.bootstrap, "tasks", "workers") as other:
+        assert (one.name, one.topic) == ("workers", "tasks")
         mine, theirs = one.acquire(2, timeout=LONG_S), other.acquire(2, timeout=LONG_S)
         assert (values(mine), values(theirs)) == ([(b"a", 1), (b"b", 1)], [(b"c", 1)])
         one.ack(mine[:1])
@@ -232,6 +233,8 @@ def test_a_worker_follows_the_leader() -> None:
 def test_what_cannot_be_opened(server: KafkaServer) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="has no topic none"):
         connect(server.bootstrap, "none", "workers")
+    with pytest.raises(KafkalogError, match=r"share\.delivery\.count\.limit"):
+        connect(server.bootstrap, "tasks", "others", settings={"share.delivery.count.limit": 1000})
     confluent = pytest.importorskip("confluent_kafka")
     consumer = confluent.Consumer({"bootstrap.servers": server.bootstrap, "group.id": "readers"})
     consumer.subscribe(["kinds"])

@@ -88,3 +88,17 @@ async def test_partitions_that_gave_records_come_last(tmp_path: Path) -> None:
             pair.append(key, b"0")
             await pair.until_same(key)
             await until(lambda key=key, other=other: [*pair.fetcher.states] == [other, key])  # type: ignore[misc]
+
+
+@in_loop
+async def test_how_long_a_follower_waits_if_nothing_is_due(tmp_path: Path) -> None:
+    async with pair_in(tmp_path, PATIENT) as pair:
+        fetcher = pair.fetcher
+        assert (fetcher._idle_ms(1000, 0), fetcher._idle_ms(1000, 70)) == (600_000, 70)
+        pair.begin(T0, T1)
+        for key, due_ms in ((T0, 1030), (T1, 10**9)):
+            fetcher.states[key] = fetcher.states[key]._replace(not_before_ms=due_ms)
+        assert [fetcher._idle_ms(1000, throttled_ms) for throttled_ms in (0, 10, 50)] == [30, 10, 30]
+        assert [fetcher._idle_ms(now_ms, 0) for now_ms in (1029, 1030, 2000)] == [1, 600_000, 600_000]
+        await fetcher.leave([T0])
+        assert fetcher._idle_ms(1000, 0) == 600_000
