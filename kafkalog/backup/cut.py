@@ -12,7 +12,7 @@ from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
-from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end, has_last_batch
+from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end, find_end, has_last_batch
 from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.os_errors import os_errors
@@ -53,6 +53,7 @@ def cut_segment(
                 raise Changed
             size = stored.size
             note = f"{source.path}: {end.problem.message} at position {end.size}; kept with all bytes after it"
+            end = find_end(copy, base_offset, end, stored.size)
         backup.cut(copy, stored, size)
     return Cut(base_offset, source, source.stat().st_ino, end, note)
 

@@ -25,7 +25,7 @@ from kafkalog.storage.names import (
     parse_base_offset,
 )
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end
+from kafkalog.storage.readonly.end import SegmentEnd, empty_end, find_end
 from kafkalog.util.checkpoint import MAX_FILE_BYTES
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem
@@ -175,9 +175,10 @@ class PartitionCopy:
         """Finish the copy of the last segment: whole without a writer, else up to its last complete batch."""
         base = listing.segments[-1]
         if is_closed:
-            end = extend_end(file, base, empty_end(base), file.size())
-            if end.problem is not None:
-                self._notes.append(f"{file.path}: {end.problem.message} at position {end.size}; copied unchanged")
+            end = find_end(file, base, empty_end(base), file.size())
+            problem = end.damage or end.problem
+            if problem is not None:
+                self._notes.append(f"{file.path}: {problem.message} at position {problem.position}; copied unchanged")
             return Cut(base, file, file.stat().st_ino, end, None)
         cut = cut_segment(self._backup, file, self.name, base, limit, patient=patient)
         if cut.note is not None:

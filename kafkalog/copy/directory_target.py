@@ -22,7 +22,12 @@ from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
 from kafkalog.copy.tiering import tier_closed
 from kafkalog.dirs.open import open_dirs
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, NotAPartition
-from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
+from kafkalog.manager.checkpoints import (
+    record_log_start,
+    write_high_watermarks,
+    write_log_starts,
+    write_recovery_points,
+)
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.opening import OpenedLogs, open_logs
@@ -96,7 +101,6 @@ class DirectoryTarget:
         is_whole = await self._append_all(log, job, written)
         stop = job.facts.stop if is_whole else max(job.facts.start, min(job.facts.stop, log.log_end_offset))
         log.update_high_watermark(log.log_end_offset)
-        _trim(log, job.facts.start)
         log.flush()
         for write in (write_recovery_points, write_high_watermarks, write_log_starts):
             write_each(manager, write)
@@ -270,17 +274,18 @@ def _set_place(error: KafkalogError, chunk: Chunk, row: int) -> None:
 
 
 def _append(manager: LogManager, log: UnifiedLog, data: memoryview | bytearray) -> None:
-    """Append batches as a follower; an empty log restarts at the first batch if its start lies inside that batch."""
-    base = int.from_bytes(memoryview(data)[:8], "big", signed=True)
-    if log.log_start_offset == log.log_end_offset and base < log.log_end_offset and data[16] >= 2:
+    """Append batches as a follower.
+
+    An empty log restarts at the first batch if its start lies inside that batch, and then hides the records before it:
+    the source deleted them. The start is on disk before they are, since a kill may follow, after which a later run
+    could not tell them from records that it has to leave.
+    """
+    base, start = int.from_bytes(memoryview(data)[:8], "big", signed=True), log.log_start_offset
+    is_inside = start == log.log_end_offset and base < start and data[16] >= 2
+    if is_inside:
         _restart(manager, log, base)
+        record_log_start(os.path.dirname(log.path), log, next_start=start)
     log.append_as_follower(data, None)
-
-
-def _trim(log: UnifiedLog, start: int) -> None:
-    """Raise the log start to `start` if that lies inside the first batch: the source deleted the records before it."""
-    if not log.log_start_offset < start <= log.high_watermark:
-        return
-    first = next(batch_chunks(log, log.log_start_offset, log.log_end_offset), None)
-    if first is not None and first.batches.last_offset_of(first.first) >= start:
+    if is_inside:
+        log.update_high_watermark(log.log_end_offset)
         log.maybe_increment_log_start_offset(start)

@@ -14,7 +14,7 @@ from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.open import open_dirs
 from kafkalog.dirs.readonly import DirsView
 from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
-from kafkalog.reading.chunks import batch_chunks, visible_chunks
+from kafkalog.reading.chunks import batch_chunks, check_transactions, visible_chunks
 from kafkalog.reading.source import refreshed
 from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from kafkalog.server.groups.stored import whole_offsets
@@ -73,6 +73,7 @@ class LogFiles:
                 last -= 1
             if last > chunk.first:
                 yield chunk if last == chunk.last else chunk._replace(last=last)
+        check_transactions(view, stop)  # records from `stop` on are left out as those of an open transaction
 
 
 def _begins_behind(chunk: Chunk, row: int, stop: int) -> bool:

@@ -331,7 +331,8 @@ def _plan(
     ids = {key: read_partition_metadata(fs, path) for key, path in found.items()}
     check_same(directory, ids, lambda key: views[key].log_end_offset, views.__getitem__, found)
     if bounds == Bounds():
-        check_loss(directory, lambda key: views[key].log_start_offset, found, found, None)
+        hint = "`-o beginning` exports the remaining records; export more often"
+        check_loss(directory, lambda key: views[key].log_start_offset, found, found, None, hint)
     max_bytes = task_bytes(1 << 62, 1, file_bytes, log_bytes_per_byte(directory.ranges))
     parts = []
     for key, view in views.items():

@@ -171,8 +171,9 @@ def check_loss(
     wanted: Iterable[TopicPartition],
     paths: Mapping[TopicPartition, str],
     loss: type[Warning] | None,
+    hint: str,
 ) -> None:
-    """Raise OffsetOutOfRange if records between the exported ones and the log start were deleted.
+    """Raise OffsetOutOfRange, with a hint, if records between the exported ones and the log start were deleted.
 
     With a warning class as `loss`, issue that warning instead.
     """
@@ -181,10 +182,7 @@ def check_loss(
         if end < first:
             text = f"offsets {end} to {first - 1} of {key} were deleted before they were exported"
             if loss is None:
-                raise OffsetOutOfRange(
-                    text, path=paths[key], offset=end,
-                    hint="set failOnDataLoss to false to export the remaining records, and export more often",
-                )  # fmt: skip
+                raise OffsetOutOfRange(text, path=paths[key], offset=end, hint=hint)
             warnings.warn(text, loss, stacklevel=2)
 
 

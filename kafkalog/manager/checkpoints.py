@@ -45,8 +45,9 @@ def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, f
         return _read_locked(OffsetCheckpoint(os.path.join(directory, file), fs=fs)).get(topic_partition, 0)
 
 
-def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
-    """Write a log's start to disk; omitted if it equals the first segment's base, or if the log is deleted.
+def record_log_start(directory: str, log: UnifiedLog, *, next_start: int = 0, fs: FileSystem = OS) -> None:
+    """Write a log's start to disk, or the one it will have; omitted if it is the first segment's base, or if the log
+    is deleted.
 
     CorruptCheckpoint, StorageError.
     """
@@ -55,7 +56,7 @@ def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) ->
         # read now: another thread may have advanced the start, or deleted the log, and written that to disk first
         if log.name.endswith(DELETE_DIR_SUFFIX):
             return offsets
-        return _with(offsets, log.topic_partition, log_start_of(log))
+        return _with(offsets, log.topic_partition, next_start or log_start_of(log))
 
     _change(directory, LOG_START_FILE, changed, fs)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.backup import create_backup, list_backups, restore_backup
 from kafkalog.cli.main import run
 from kafkalog.errors import CorruptRecord
@@ -146,3 +147,33 @@ def test_damage_in_the_log_of_the_groups_is_noted(tmp_path: Path) -> None:
     done = commands.kafkalog("backup", "-d", tmp_path / "data", tmp_path / "backups")
     assert done.returncode == 1 and b"the manifest lacks group offsets" in done.stderr
     assert [one.groups for one in list_backups(tmp_path / "backups")] == [{}]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_sound_batches_behind_damage_in_the_last_segment_are_below_the_copys_end(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    """The copy ended at the damage: its high watermark and its recovery point did too, and no producer was known."""
+    data, restored = tmp_path / "data", tmp_path / "restored"
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("orders", 1)
+        for number in range(5):
+            dirs["orders", 0].append(b"value %d" % number)
+    spoil(data / "orders-0" / f"{0:020d}.log")
+    if not is_clean:
+        (data / ".kafka_cleanshutdown").unlink()
+    made = create_backup(data, tmp_path / "backups")
+    assert (made.manifest.partitions[0].end_offset, made.manifest.partitions[0].high_watermark) == (5, 5)
+    restore_backup(tmp_path / "backups", restored)
+    own, copied = ({one.name: one.read_bytes() for one in at.rglob("*.*") if one.is_file()} for at in (data, restored))
+    assert copied == own if is_clean else copied.keys() == own.keys()
+    with kafkalog.open(restored / "orders-0") as log:
+        found = log.records(isolation="high_watermark", on_damage="skip", skipped=[])
+        assert [one.offset for one in found] == [0, 1, 3, 4]
+
+
+def spoil(segment: Path) -> None:
+    """Change a byte of the batch in the middle."""
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)

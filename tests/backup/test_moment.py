@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.backup import create_backup, restore_backup
+from kafkalog.backup import create_backup, restore_backup, restore_directories
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.encoder import encoded
 from kafkalog.records.schemas.transactions import KEYS, VALUES
 from tests.backup.timed_logs import ABORT, COMMIT, DATA, PLAIN, Event, TimedLog, value_of
-from tests.builder import crc32c
+from tests.builder import R, batch, crc32c
 from tests.memory import memory
 from tests.plain_reader import read_batch
 from tests.redact.model import read_all
@@ -200,3 +200,16 @@ def test_a_batch_that_is_larger_than_a_segment_may_be_today(tmp_path: Path, by: 
     create_backup(tmp_path / "data", tmp_path / "backups")
     restore_backup(tmp_path / "backups", tmp_path / "restored", at=1099, by=by)
     check(log, tmp_path / "restored" / "orders-0", 1099, by)
+
+
+def test_a_cut_behind_a_gap_leaves_nothing_that_is_ahead_of_the_log(tmp_path: Path) -> None:
+    """The cut is at the first later batch, and the records before it were compacted away; the log is in use."""
+    with kafkalog.open_dirs(tmp_path / "data", "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("t", 1, {"retention.ms": "-1"})
+        for base in (0, 6):
+            fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": base}
+            dirs["t", 0].replicate(batch([R(b"v", timestamp=1000 + base)], base_offset=base, leader_epoch=0, **fields))
+        restore_directories(tmp_path / "data", tmp_path / "restored", at=1003)
+    assert kafkalog.verify(tmp_path / "restored", deep=True).ok
+    with kafkalog.open_dirs(tmp_path / "restored", "a", log_cleaner_enable=False) as dirs:
+        assert dirs["t", 0].end_offset == 1

@@ -238,6 +238,25 @@ def test_a_missing_piece_of_the_backup(where: Path) -> None:
     assert "right-0" in str(caught.value) and files(where / "restored0") == {} or not (where / "restored0").exists()
 
 
+@pytest.mark.parametrize("by", ["append", "time"])
+@pytest.mark.parametrize("source", ["backup", "live"])
+def test_a_log_that_lost_its_end_is_not_taken_for_one_without_later_records(
+    tmp_path: Path, source: str, by: str
+) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    fill(data, "left", records=400)
+    max(data.glob("left-0/*.log")).unlink()
+    end = create_backup(data, tmp_path / "backups").manifest.partitions[0].end_offset
+    restore = restore_backup if source == "backup" else restore_directories
+    given = tmp_path / "backups" if source == "backup" else data
+    with pytest.raises(CorruptRecord, match="was on disk up to offset 400") as caught:
+        restore(given, out, at=2000, by=by)
+    assert (caught.value.path, caught.value.offset) == (str(data / "left-0"), end)
+    assert not is_visible(out)
+    if by == "append":  # the cut lies before what is lost
+        assert restore(given, out, at=1010, by=by).partitions[0].end_offset == 11
+
+
 def test_a_target_that_is_not_empty(where: Path) -> None:
     (where / "restored0").mkdir()
     (where / "restored0" / "mine").write_text("mine")

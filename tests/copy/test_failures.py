@@ -9,6 +9,7 @@ import pytest
 
 import kafkalog
 import kafkalog.copy.cluster_client
+from kafkalog.control import ControlType, marker_batch
 from kafkalog.copy import copy_topics
 from kafkalog.copy.batches import PlainBatch
 from kafkalog.copy.cluster_client import ATTEMPTS, ClusterClient, RetryLater
@@ -84,6 +85,24 @@ def test_damage_in_the_source_ends_the_copy_before_it(tmp_path: Path, kind: str,
         report = copy_topics(str(tmp_path / "sound"), target, ["t"], apply=True)
         assert report.partitions[0].end == 60
     assert records_in(files / "t-0") == whole
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_transaction_whose_end_may_be_in_the_damage_is_not_left_out_as_an_open_one(
+    tmp_path: Path, isolation: str
+) -> None:
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    fill(data, 1)
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        fields = {"attributes": 0x10, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "leader_epoch": 0}
+        dirs["t", 0].replicate(batch([R(b"in the transaction")], base_offset=3, **fields))
+        dirs["t", 0].replicate(marker_batch(ControlType.COMMIT, 7, 0, 1, timestamp=1000, base_offset=4, leader_epoch=0))
+    spoil(data, -10)
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="the transaction of producer 7 from offset 3 on may end") as caught:
+            copy_topics(str(data), str(copied), ["t"], isolation=isolation, apply=True)
+        assert caught.value.path == str(data / "t-0" / f"{0:020d}.log") and caught.value.offset == 4
+        assert [one.offset for one in records_in(copied / "t-0")] == [0, 1, 2]
 
 
 def test_a_full_disk_is_continued(tmp_path: Path) -> None:

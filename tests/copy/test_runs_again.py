@@ -11,6 +11,7 @@ from kafkalog.copy import copy_topics
 from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState, TopicExists
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
+from tests import commands
 from tests.builder import R, batch
 from tests.copy.topics import SERVER, cluster_on, records_in
 
@@ -36,6 +37,26 @@ def commit_marker(base: int) -> bytes:
     record = R(b"\0\0\0\0\0\0", b"\0\0\0\1")
     kind = {"attributes": TRANSACTIONAL | CONTROL, "producer_id": 7, "producer_epoch": 0}
     return batch([record], base_offset=base, leader_epoch=0, **kind)
+
+
+def delete(data: Path, before: int) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs["t", 0].flush()
+        dirs["t", 0].delete_before(before)
+
+
+DIES_AT_APPEND = """
+import os, sys
+from kafkalog.copy import copy_topics
+
+def die(frame, event, _):
+    if (event, frame.f_code.co_name) == (sys.argv[3], "append_as_follower"):
+        os._exit(9)
+
+sys.setprofile(die)
+copy_topics(sys.argv[1], sys.argv[2], apply=True)
+"""
+"""A copy that ends as by a kill before or after its first append."""
 
 
 def test_records_behind_a_marker_that_was_the_last_one(tmp_path: Path) -> None:
@@ -222,3 +243,21 @@ def test_committed_records_behind_another_last_batch(tmp_path: Path) -> None:
     with pytest.raises(IllegalState, match="another batch at offset 7"):
         copy_topics(str(data), str(copied), isolation="read_committed", apply=True)
     assert [one.offset for one in records_in(copied / "t-0")] == [0, 1, 2, 4, 5, 7]
+
+
+@pytest.mark.parametrize("event", ["none", "call", "return"])
+def test_records_stay_in_a_copy_whose_source_deleted_a_part_of_their_batch(tmp_path: Path, event: str) -> None:
+    """A first copy begins where the source does, inside of a batch, also after a kill; a later one takes nothing."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    append(data, rows(0, 8), rows(8, 2))
+    delete(data, 2)
+    if event != "none":
+        program = tmp_path / "dies.py"
+        program.write_text(DIES_AT_APPEND)
+        done = commands.run([str(program), str(data), str(copied), event], timeout_s=120)
+        assert done.returncode == 9, done.stderr
+    for start in (2, 5):
+        delete(data, start)
+        copy_topics(str(data), str(copied), apply=True)
+        with kafkalog.open(copied / "t-0") as log:
+            assert [one.offset for one in log] == list(range(2, 10))

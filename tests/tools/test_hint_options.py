@@ -144,6 +144,20 @@ def redact_keys_of_a_compacted_topic(shell: Shell, at: Path) -> Iterator[str]:
     shell(*redact)
 
 
+def export_behind_retention(shell: Shell, at: Path) -> Iterator[str]:
+    fill(at / "data", records=20)
+    given = ("export", "-d", at / "data", "-t", "orders", "-p", "0", "--format", "jsonl", at / "out")
+    shell(*given)
+    with kafkalog.open(at / "data" / "orders-0", "a") as log:
+        for _ in range(3):
+            log.append([b"more"])
+        log.flush()
+        log.delete_before(22)
+    yield shell(*given, "--resume", status=1)
+    shell(*given, "--resume", "-o", "beginning")
+    assert len(list((at / "out" / "topic=orders").iterdir())) == 2
+
+
 def import_again(shell: Shell, at: Path) -> Iterator[str]:
     fill(at / "data", records=20)
     shell("export", "-d", at / "data", at / "out", "--format", "jsonl")
@@ -320,6 +334,7 @@ def consume_avro_without_schemas(shell: Shell, at: Path) -> Iterator[str]:
 Scenario = Callable[[Shell, Path], Iterator[str]]
 RUN: dict[Scenario, tuple[str, ...]] = {
     export_again: ("--resume",),
+    export_behind_retention: ("-o",),
     import_again: ("--resume", "--offsets"),
     import_without_offsets: ("--offsets",),
     import_without_topic: ("-t",),

@@ -127,6 +127,7 @@ def _cut(
                 append_copied(log, found)
             elif plan.by == "time":
                 decided.end_late(found)
+    log.truncate_to(log.data_end_offset)  # the end may be in a gap: a snapshot there would be ahead of the files
 
 
 def epoch_for_append(log: UnifiedLog) -> int:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from kafkalog.backup.create import COPIED_FIRST
+from kafkalog.backup.damage import DAMAGED
 from kafkalog.backup.manifest import Manifest, StoredPartition
 from kafkalog.backup.restore_at.batches import first_batch
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import CorruptRecord, IllegalArgument
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.verify.checkpoints import LOST_END_HINT
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.times import Time, text_ms, time_text, to_ms
 
@@ -71,7 +73,10 @@ def plan_partitions(backup: str, manifest: Manifest, moment: Moment, fs: FileSys
             name = manifest.directories[stored.directory].name
             by: By = "append" if stored.topic in BROKERS_TOPICS else moment.by
             path = os.path.join(backup, name, str(stored.topic_partition))
-            plans.append(_plan_partition(stored, path, moment.at_ms, by, fs))
+            plan = _plan_partition(stored, path, moment.at_ms, by, fs)
+            if plan.later is None or by == "time":
+                _refuse_lost_end(manifest, stored)
+            plans.append(plan)
     if moment.by == "append":
         check_has_records(plans, [one.is_empty for one in plans], moment, manifest)
     return plans
@@ -90,6 +95,18 @@ def _plan_partition(stored: StoredPartition, path: str, at_ms: int, by: By, fs: 
         earlier = [one for one in offsets if view.log_start_offset <= one < found.offset]
         is_empty = first == begin and not earlier
         return PartitionPlan(stored, by, begin, found.offset, found.timestamp, is_empty, has_open)
+
+
+def _refuse_lost_end(manifest: Manifest, stored: StoredPartition) -> None:
+    """Raise CorruptRecord if the log had lost its end when it was copied: records up to the moment may be missing."""
+    directory = manifest.directories[stored.directory]
+    start = f"{DAMAGED}{directory.name}/{stored.topic_partition}: "
+    for note in manifest.notes:
+        if note.startswith(start):
+            raise CorruptRecord(
+                note.removeprefix(start), path=os.path.join(directory.source, str(stored.topic_partition)),
+                offset=stored.end_offset, hint=f"{LOST_END_HINT}; a restore without a moment omits what is missing",
+            )  # fmt: skip
 
 
 def check_has_records(

@@ -191,7 +191,8 @@ def _plan(
         check_same(directory, ids, views.latest, views.__getitem__, views.directories)
         if options.starting == EARLIEST:
             loss = None if options.fail_on_data_loss else DataLoss
-            check_loss(directory, views.earliest, stops, views.directories, loss)
+            hint = "set failOnDataLoss to false to export the remaining records, and export more often"
+            check_loss(directory, views.earliest, stops, views.directories, loss, hint)
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
         missing = [
             OffsetRange(one.topic, one.partition, found[one], start, stop)
