@@ -207,7 +207,7 @@ def _finish(pidfd: int, pid: int, answer: int, learned: int) -> None:
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(pidfd)
     with open(answer, "w") as file:
-        file.write(str(status))
+        file.write(f"{status}\n")  # a fork that has not begun, or is stopped, may have this end open, too
     os.set_blocking(learned, False)  # what a command has started may go on, with this end of it open
     with open(learned, "rb", buffering=0) as file:
         names = file.read(LARGEST) or b""

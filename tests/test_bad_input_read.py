@@ -419,3 +419,34 @@ class TestOthersAtWork:
                     assert fresh[777].key == b"k777"
                     assert fresh.offset_for_time(1777).offset == 777  # type: ignore[union-attr]
 
+
+
+def position_of(data: bytes, number: int) -> int:
+    """Where a segment's batch begins."""
+    position = 0
+    for _ in range(number):
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return position
+
+
+@pytest.mark.parametrize("base_offset", [0, 10])
+def test_a_batch_that_takes_the_place_of_a_damaged_one_is_not_returned_in_its_place(
+    folder: Path, base_offset: int
+) -> None:
+    """No checksum covers base offsets: one that leaves no offset for the damage before it may be wrong."""
+    segment = folder / f"{0:020}.log"
+    data = segment.read_bytes()
+    damaged = position_of(data, base_offset // 10)
+    size = position_of(data, base_offset // 10 + 1) - damaged
+    write_at(segment, damaged + 70, b"\xff")
+    write_at(segment, damaged + size, base_offset.to_bytes(8, "big"))
+    with kafkalog.open(folder) as log:
+        for start in (base_offset, base_offset + 5, base_offset + 15):
+            with pytest.raises(CorruptRecord) as caught:
+                list(log.records(start))
+            assert caught.value.position == damaged and caught.value.path == str(segment)
+        assert [record.offset for record in log.records(base_offset + 20)][:2] == [base_offset + 20, base_offset + 21]
+        skipped: list[Skipped] = []
+        found = [record.offset for record in log.records(base_offset, on_damage="skip", skipped=skipped)]
+        assert found == [*range(base_offset, base_offset + 10), *range(base_offset + 20, 1000)]
+        assert skipped[0].position == damaged and skipped[0].size_bytes == size

@@ -97,3 +97,22 @@ def test_a_script_runs_as_python_runs_it(tmp_path: Path, ending: str, status: in
     )  # fmt: skip
     assert (forked.returncode, forked.stdout) == (alone.returncode, alone.stdout) and b"helper" in forked.stdout
     assert forked.returncode == status and forked.stderr[-20:] == alone.stderr[-20:]
+
+
+def test_an_end_is_seen_while_a_later_program_has_not_begun() -> None:
+    """One that is stopped at its start still has all that the server had open when it forked."""
+    sleeps = ["-c", "import time; time.sleep(60)"]
+    with open(os.devnull, "r+b") as null, ThreadPoolExecutor() as pool:
+        for _ in range(5):
+            first, later = (
+                commands.server().start(sleeps, [null.fileno()] * 3, os.sep, commands.environment()) for _ in range(2)
+            )
+            assert first is not None and later is not None
+            later.send_signal(signal.SIGSTOP)
+            first.kill()
+            waiting = pool.submit(first.wait)
+            try:
+                assert waiting.result(30) == -signal.SIGKILL
+            finally:
+                os.kill(later.pid, signal.SIGKILL)
+            assert later.wait(30) == -signal.SIGKILL

@@ -147,9 +147,8 @@ def _skip_damage(
     position, expected = error.position or 0, error.offset or 0
     anchor = anchor_behind(extent, error)
     following = extent.bound if error.next_sound_offset is None else error.next_sound_offset
-    belongs = isinstance(error, MisplacedBatch) and (
-        error.last_offset >= start and error.base_offset < stop or _contradicts(extent, error, anchor, start)
-    )
+    belongs = isinstance(error, MisplacedBatch) and error.last_offset >= start and error.base_offset < stop
+    belongs = belongs or _contradicts(extent, error, anchor, start)
     if is_inside or following > start or belongs:
         if skipped is None:
             raise error
@@ -160,12 +159,16 @@ def _skip_damage(
     return (max(start, extent.bound), None) if anchor is None else (start, anchor)
 
 
-def _contradicts(extent: Extent, error: MisplacedBatch, anchor: Anchor | None, start: int) -> bool:
-    """Return True if the misplaced batch and the next one contradict each other, and `start` lies before a third one.
+def _contradicts(extent: Extent, error: CorruptRecord, anchor: Anchor | None, start: int) -> bool:
+    """Return True if the damage and the next batch contradict each other, and `start` lies before a third one.
 
+    A misplaced batch has offsets of the next one, and other damage has none if the next one begins where it does.
     Either of the two may be wrong, so that the next one may have had the offsets up to the third.
     """
-    if anchor is None or error.next_sound_offset is None or error.next_sound_offset > error.last_offset:
+    if anchor is None or error.next_sound_offset is None:
+        return False
+    last_offset = error.last_offset if isinstance(error, MisplacedBatch) else error.offset or 0
+    if error.next_sound_offset > last_offset:
         return False
     file = extent.data.file
     behind = anchor.position + claimed_size(file.pread(LOG_OVERHEAD, anchor.position))
