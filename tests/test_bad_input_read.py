@@ -420,7 +420,6 @@ class TestOthersAtWork:
                     assert fresh.offset_for_time(1777).offset == 777  # type: ignore[union-attr]
 
 
-
 def position_of(data: bytes, number: int) -> int:
     """Where a segment's batch begins."""
     position = 0
