@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def typical_values(given: Mapping[str, Any], have: pyarrow.Schema) -> dict[str, bytes]:
     """Return a value for each of "key" and "value" that is JSON without a schema, with the types of a table's columns.
 
-    `given` are the keywords of a typed scan. Of types that JSON does not tell there is a null.
+    `given` are the keywords of a typed scan. A column of a type that JSON does not have gives a null.
 
     >>> import pyarrow
     >>> have = pyarrow.schema([("id", pyarrow.int64()), ("price", pyarrow.float64())])
