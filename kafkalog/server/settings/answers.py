@@ -78,7 +78,7 @@ async def alter_resources(
 
 
 def _check_given(resource: Resource) -> None:
-    """Raise InvalidRequest for what is invalid from any client: an unknown type, a setting twice, or without a value."""
+    """Raise InvalidRequest for what is invalid from any client: an unknown type, a setting twice or without value."""
     names = [one.name for one in resource.configs]
     if len(set(names)) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
